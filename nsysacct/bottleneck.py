@@ -1,0 +1,253 @@
+"""What limits a plain step -- memory, launches, arithmetic -- and which phase is worth attacking.
+
+Speculation trades idle arithmetic for fewer passes over the weights, so it needs a memory-bound
+plain step. The verdict rests on three shares, each printed with its source and its threshold.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from nsysacct.economics import NS_PER_MS, Costs, plain_step
+from nsysacct.errors import UsageError
+from nsysacct.model import Account, StepCost
+from nsysacct.semantics import TOKENS
+
+MEMORY_BOUND_SHARE = 0.60
+"""Share of the card's bandwidth from which a plain step counts as memory-bound."""
+LAUNCH_BOUND_SHARE = 0.25
+"""Share of a plain step's wall without GPU work from which it counts as launch-bound."""
+COMPUTE_ROW_SHARE = 0.80
+"""Growth a verified row, in plain steps, from which rows count as paid in full."""
+LOW_BANDWIDTH_SHARE = 0.30
+"""Below this share of bandwidth, rows paid in full point to arithmetic."""
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_BINARY = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes from ``14.4GB``, ``13.4GiB``, ``900 MB`` or a plain number.
+
+    Raises
+    ------
+    UsageError
+        Text that is no size, or 0.
+    """
+    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([kmgt]i?)?b?\s*", text, re.IGNORECASE)
+    factor = {**_UNITS, **_BINARY}
+    size = float(match[1]) * factor[(match[2] or "").lower()] if match else 0
+    if size < 1:
+        raise UsageError(f"size {text!r}", "is no size above 0", "write it like 14.4GB or 13.4GiB")
+    return round(size)
+
+
+class Stake(msgspec.Struct, frozen=True, kw_only=True):
+    """Time that one lever could give back at most, over the whole run."""
+
+    lever: str
+    at_stake_ms: float
+    share_of_wall: float
+    basis: str
+    detail: str
+
+
+class Bottleneck(msgspec.Struct, frozen=True, kw_only=True):
+    """Verdict with the shares under it; a share is None when its inputs are missing."""
+
+    verdict: str  # "memory-bound", "launch-bound", "compute-bound", "cannot tell"
+    plain_ms: float | None
+    plain_how: str
+    bytes_per_step: int | None
+    achieved_bytes_per_s: float | None
+    card_bytes_per_s: int | None
+    bandwidth_share: float | None
+    idle_share: float | None
+    row_cost_plain_steps: float | None
+    stakes: list[Stake] = []
+    reasons: list[str] = []
+
+
+def bottleneck(
+    account: Account,
+    *,
+    weight_bytes: int | None = None,
+    active_bytes: int | None = None,
+    dram_share: float | None = None,
+    plain_ms: float | None = None,
+    costs: Costs | None = None,
+) -> Bottleneck:
+    """Return what limits a plain step, and the levers by the time at stake.
+
+    Parameters
+    ----------
+    account : Account
+        Card, steps and window.
+    weight_bytes : int, optional
+        Bytes of weights that a plain step reads (dense model).
+    active_bytes : int, optional
+        Bytes of the active experts and shared layers of a MoE; replaces `weight_bytes`.
+    dram_share : float, optional
+        DRAM read throughput over its peak, 0..1, from GPU metrics; preferred to the estimate.
+    plain_ms : float, optional
+        A plain step in ms; overrides the account's.
+    costs : Costs, optional
+        Of the same account, for row cost and stakes.
+
+    Raises
+    ------
+    UsageError
+        ``active_bytes`` above ``weight_bytes``, or a DRAM share outside 0..1.
+    """
+    if active_bytes and weight_bytes and active_bytes > weight_bytes:
+        raise UsageError("--active-bytes", "is above --weight-bytes", "give what one token reads")
+    if dram_share is not None and not 0 <= dram_share <= 1:
+        raise UsageError("DRAM share", f"{dram_share} is not in 0..1", "give a share of the peak")
+    known = plain_step(account)
+    step_ns, how = known if known else (None, "unknown")
+    if plain_ms is not None:
+        step_ns, how = plain_ms * NS_PER_MS, "given with --plain-ms"
+    size = active_bytes or weight_bytes
+    achieved = size * 1e9 / step_ns if size and step_ns else None
+    card = account.trace.gpu_memory_bandwidth_bytes_per_s
+    share = dram_share if dram_share is not None else achieved / card if achieved and card else None
+    idle = _idle_share(account.steps)
+    row = _row_cost(costs, step_ns)
+    verdict, reasons = _verdict(share, idle, row)
+    reasons += _caveats(account, share, dram_share, size, card, step_ns)
+    return Bottleneck(
+        verdict=verdict,
+        plain_ms=None if step_ns is None else step_ns / NS_PER_MS,
+        plain_how=how,
+        bytes_per_step=size,
+        achieved_bytes_per_s=achieved,
+        card_bytes_per_s=card,
+        bandwidth_share=share,
+        idle_share=idle,
+        row_cost_plain_steps=row,
+        stakes=stakes(costs) if costs else [],
+        reasons=reasons,
+    )
+
+
+def _idle_share(steps: list[StepCost]) -> float | None:
+    for role in ("plain", "decode"):
+        for step in steps:
+            if step.role == role and step.count and step.wall_ns:
+                busy = (step.busy_ns or step.gpu_ns) / step.count
+                if busy:
+                    return max(0.0, 1 - busy / step.wall_ns)
+    return None
+
+
+def _row_cost(costs: Costs | None, plain_ns: float | None) -> float | None:
+    """Growth of a verify pass for each row beyond the first, in plain steps."""
+    if costs is None or not plain_ns or costs.width < 2 or not costs.verify_ns:
+        return None
+    return (costs.verify_ns / costs.rounds / plain_ns - 1) / (costs.width - 1)
+
+
+def _verdict(share: float | None, idle: float | None, row: float | None) -> tuple[str, list[str]]:
+    if share is not None and share > 1.05:
+        return "cannot tell", [
+            f"the bytes given would need {share:.0%} of the card's bandwidth: "
+            "a step does not read all of them, or the step time is wrong"
+        ]
+    if idle is not None and idle >= LAUNCH_BOUND_SHARE:
+        return "launch-bound", [
+            f"{idle:.0%} of a plain step's wall has no GPU work "
+            f"(threshold {LAUNCH_BOUND_SHARE:.0%})"
+        ]
+    if share is not None and share >= MEMORY_BOUND_SHARE:
+        return "memory-bound", [
+            f"a plain step moves {share:.0%} of what the card's memory can "
+            f"(threshold {MEMORY_BOUND_SHARE:.0%})"
+        ]
+    if share is not None and share < LOW_BANDWIDTH_SHARE and row is not None:
+        if row >= COMPUTE_ROW_SHARE:
+            return "compute-bound", [
+                f"bandwidth share {share:.0%} is low and a verified row more costs "
+                f"{row:.2f} plain steps (thresholds {LOW_BANDWIDTH_SHARE:.0%}, {COMPUTE_ROW_SHARE})"
+            ]
+    if share is None:
+        return "cannot tell", ["the share of memory bandwidth is unknown"]
+    return "cannot tell", [f"a plain step moves {share:.0%} of what the card's memory can"]
+
+
+def _caveats(
+    account: Account,
+    share: float | None,
+    dram_share: float | None,
+    size: int | None,
+    card: int | None,
+    step_ns: float | None,
+) -> list[str]:
+    reasons = []
+    if share is None:
+        missing = [
+            word
+            for word, value in (
+                ("bytes a step reads (--weight-bytes)", size),
+                ("the card's bandwidth (not in the trace)", card),
+                ("a plain step time (--plain-ms)", step_ns),
+            )
+            if not value
+        ]
+        reasons.append("missing: " + ", ".join(missing))
+    elif dram_share is None:
+        reasons.append("bandwidth share is computed from the bytes given, not measured")
+    if account.trace.graph_trace == "graph":
+        reasons.append(
+            "graphs are timed as a whole: gaps between kernels inside them count as GPU work, so "
+            "the idle share is a lower bound (--cuda-graph-trace=node shows them)"
+        )
+    return reasons
+
+
+def stakes(costs: Costs) -> list[Stake]:
+    """Levers by the milliseconds that each could give back at most, largest first."""
+    found = [
+        _stake(costs, "replay", costs.replay_ns, "all of replay, if state could be put back free"),
+        _stake(costs, "draft", costs.draft_ns, "all of draft, if proposals cost nothing"),
+    ]
+    if costs.idle_ns is not None:
+        found.append(_stake(costs, "host work", costs.idle_ns, "wall without any GPU work"))
+    elif costs.rest_ns > 0:
+        found.append(
+            _stake(costs, "host work", costs.rest_ns, "wall outside the phases, not all of it idle")
+        )
+    if costs.plain_ns is not None:
+        above = max(0.0, costs.verify_ns - costs.rounds * costs.plain_ns)
+        found.append(
+            _stake(costs, "verify", above, "verify above one plain step a round, its memory floor")
+        )
+    best = TOKENS[costs.semantics.tokens](costs.k)
+    full_rounds = costs.emitted / costs.batch / best
+    full = full_rounds * (costs.wall_ns - costs.replay_ns) / costs.rounds
+    found.append(
+        _stake(
+            costs, "acceptance", costs.wall_ns - full, "if every draft were accepted (no replay)"
+        )
+    )
+    return sorted(found, key=lambda stake: -stake.at_stake_ms)
+
+
+_PROVEN = ("exclusive", "nvtx", "graph", "positional")
+
+
+def _stake(costs: Costs, lever: str, amount_ns: float, detail: str) -> Stake:
+    split = {b: ns for b, ns in costs.bases.get(lever, {}).items() if ns}
+    proven = sum(ns for b, ns in split.items() if b in _PROVEN)
+    basis = "computed"
+    if split:
+        basis = ", ".join(sorted(split, key=lambda b: -split[b]))
+        basis += f" ({proven / sum(split.values()):.0%} measured)"
+    return Stake(
+        lever=lever,
+        at_stake_ms=amount_ns / NS_PER_MS,
+        share_of_wall=amount_ns / costs.wall_ns,
+        basis=basis,
+        detail=detail,
+    )

@@ -1,0 +1,415 @@
+"""What a run's rounds cost, and what other acceptance or other costs would make of it.
+
+One identity carries everything here: a run takes ``draft + verify + replay + rest``, where *rest*
+is the wall that no round phase covers (launch gaps, host work, other GPU work), and
+
+    speed-up = plain step x tokens / (draft + verify + replay + rest).
+
+A lever changes a term. What it does to the others is not known from one run, so every answer is a
+range over stated treatments, each end a named corner. Times are exact fractions inside: the
+baseline reproduces the measured wall to the nanosecond.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import msgspec
+
+from nsysacct.errors import UsageError
+from nsysacct.model import Account, Bucket, ProcessAccount, Semantics
+from nsysacct.semantics import REPLAY_STEPS, TOKENS, VERIFY_WIDTH
+from nsysacct.theory import alpha_for_mean
+
+NS_PER_MS = 1_000_000
+RESIDUAL_TREATMENTS = ("per round", "fixed", "dropped")
+"""What becomes of the rest when the number of rounds changes; "dropped" counts the parts alone."""
+
+Histogram = tuple[Fraction, ...]
+
+
+class Costs(msgspec.Struct, frozen=True, kw_only=True):
+    """One run's totals on the wall, ns, and its tokens.
+
+    ``tokens`` are those the wall paid for, of one sequence each; ``emitted`` those of the rounds.
+    ``batch`` is the number of requests that share a verify pass. ``plain_ns`` is a plain M=1 step,
+    None when nothing says what it costs. ``idle_ns`` is the part of the rest with no GPU work.
+    """
+
+    rounds: int
+    k: int
+    width: int
+    semantics: Semantics
+    wall_ns: int
+    draft_ns: int
+    verify_ns: int
+    replay_ns: int
+    rest_ns: int
+    idle_ns: int | None
+    tokens: int
+    emitted: int
+    batch: int = 1
+    histogram: tuple[int, ...] | None = None
+    accepted: int | None = None
+    plain_ns: float | None = None
+    plain_how: str = ""
+    bases: dict[str, dict[str, int]] = {}
+    notes: list[str] = []
+
+    @property
+    def round_ns(self) -> float:
+        """Mean wall of a round, rest included, ns."""
+        return self.wall_ns / self.rounds
+
+    @property
+    def tokens_per_round(self) -> float:
+        """Tokens that a pass emits for one request, by the engine's own rule."""
+        return self.emitted / self.rounds / self.batch
+
+    @property
+    def mean_accepted(self) -> float | None:
+        """Accepted drafts of one request in a round; None when nobody counted them."""
+        return None if self.accepted is None else self.accepted / self.rounds / self.batch
+
+    @property
+    def speedup(self) -> float | None:
+        """Measured speed-up over plain decoding; None without a plain step time."""
+        return None if self.plain_ns is None else float(self.speedup_of(Fraction(self.wall_ns)))
+
+    def speedup_of(self, total_ns: Fraction) -> Fraction:
+        """Speed-up if this run's tokens took `total_ns` (needs ``plain_ns``)."""
+        if self.plain_ns is None:
+            raise UsageError("plain step", "is not known", "give --plain-ms")
+        if total_ns <= 0:
+            raise UsageError("levers", "leave no time at all", "give costs above 0")
+        return Fraction(self.plain_ns) * self.tokens / self.batch / total_ns
+
+
+# --- costs of an account ---------------------------------------------------------------------
+
+
+def _on_wall(bucket: Bucket) -> int:
+    shown = bucket.busy_ns or bucket.gpu_ns + bucket.mem_ns
+    return shown + bucket.computed_ns
+
+
+def plain_step(account: ProcessAccount) -> tuple[float, str] | None:
+    """Return the wall of one plain step in ns and how it is known; None when the account has none.
+
+    First choice is a step time that the user gave (an unprofiled figure of the same run), then
+    runs of plain or decode steps in the trace.
+    """
+    options = account.options if isinstance(account, Account) else {}
+    given = options.get("step_ms")
+    if given is not None:
+        return float(given) * NS_PER_MS, "given step time"
+    for role in ("plain", "decode"):
+        steps = [s for s in account.steps if s.role == role and s.count and s.width in (None, 1)]
+        walls = [s for s in steps if s.wall_ns is not None]
+        count = sum(s.count for s in walls)
+        if count:
+            wall = sum((s.wall_ns or 0.0) * s.count for s in walls) / count
+            return wall, f"mean of {count} {role} steps in the trace, gaps included"
+        count = sum(s.count for s in steps)
+        busy = sum(s.busy_ns or s.gpu_ns for s in steps)
+        if count and busy:
+            return busy / count, f"GPU time of {count} {role} steps; gaps between them unknown"
+    return None
+
+
+def _tokens(
+    account: ProcessAccount, semantics: Semantics, rounds: int, notes: list[str]
+) -> tuple[int, int, int | None]:
+    """Return (tokens emitted by the rounds, requests a pass, accepted drafts)."""
+    acceptance = account.acceptance
+    if acceptance is None:
+        raise UsageError(
+            "acceptance", "the account does not say how many drafts were accepted",
+            "split again with --n-ok or the run log",
+        )  # fmt: skip
+    if acceptance.n_ok is not None:
+        counted = sum(acceptance.n_ok)
+        emitted = sum(c * TOKENS[semantics.tokens](n) for n, c in enumerate(acceptance.n_ok))
+        accepted = sum(n * c for n, c in enumerate(acceptance.n_ok))
+        batch = max(1, round(counted / rounds))
+        if counted != batch * rounds:
+            notes.append(
+                f"the n_ok histogram counts {counted} rounds, the trace {rounds}: "
+                "tokens are the histogram's, time is the trace's"
+            )
+        if batch > 1:
+            notes.append(f"{batch} requests share each verify pass; figures are per request")
+        return emitted, batch, accepted
+    if acceptance.accepted is not None and semantics.tokens == "n_ok+1":
+        batch = max(1, round((acceptance.rounds or rounds) / rounds))
+        return acceptance.accepted + rounds * batch, batch, acceptance.accepted
+    raise UsageError(
+        "acceptance", f"tokens a round follow {semantics.tokens}, which needs the histogram",
+        "give --n-ok with the counts of 0..k accepted drafts",
+    )  # fmt: skip
+
+
+def costs_of(
+    account: Account, *, plain_ms: float | None = None, process: ProcessAccount | None = None
+) -> Costs:
+    """Return the totals of an account on its wall.
+
+    Parameters
+    ----------
+    account : Account
+        As made by ``split``.
+    plain_ms : float, optional
+        A plain step in ms; overrides what the account says.
+    process : ProcessAccount, optional
+        Another (pid, gpu) of the account than the one at its top level.
+
+    Raises
+    ------
+    UsageError
+        No rounds, no k, no verify time, or no acceptance in the account.
+    """
+    part = process or account
+    rounds = part.rounds.value
+    if not rounds:
+        raise UsageError(
+            "rounds", "the account proves none", "give --layers, or a trace with rounds"
+        )
+    semantics = account.engine.semantics
+    acceptance = part.acceptance
+    k = part.rounds.k
+    if k is None and acceptance is not None:
+        k = acceptance.k or (len(acceptance.n_ok) - 1 if acceptance.n_ok else None)
+    if not k:
+        raise UsageError("k", "the account does not say how many tokens a round drafts", "give --k")
+    notes: list[str] = []
+    emitted, batch, accepted = _tokens(part, semantics, rounds, notes)
+    tokens = emitted
+    if part.window.wall_how == "given" and acceptance is not None and acceptance.tokens:
+        tokens = acceptance.tokens
+    amounts = {name: _on_wall(part.bucket(name)) for name in ("draft", "verify", "replay")}
+    if amounts["verify"] <= 0:
+        raise UsageError(
+            "verify", "no time in this account is verify's", "see its blind spots and re-capture"
+        )
+    rest = part.window.wall_ns - sum(amounts.values())
+    known = plain_step(part)
+    if plain_ms is not None:
+        known = plain_ms * NS_PER_MS, "given with --plain-ms"
+    if known is None:
+        notes.append("no plain step in the account: speed-ups need --plain-ms")
+    if rest < 0:
+        notes.append("phases overlap on the wall: their times add up to more than it")
+    _note_tail(notes, tokens, emitted, rest, known)
+    if acceptance is not None and acceptance.source == "inferred":
+        notes.append("the n_ok histogram is inferred from the trace, not logged by the engine")
+    return Costs(
+        rounds=rounds,
+        k=k,
+        width=part.rounds.width or VERIFY_WIDTH[semantics.verify_width](k),
+        semantics=semantics,
+        wall_ns=part.window.wall_ns,
+        draft_ns=amounts["draft"],
+        verify_ns=amounts["verify"],
+        replay_ns=amounts["replay"],
+        rest_ns=rest,
+        idle_ns=part.window.residual_ns if part.window.wall_how == "trace" else None,
+        tokens=tokens,
+        emitted=emitted,
+        batch=batch,
+        histogram=tuple(acceptance.n_ok) if acceptance and acceptance.n_ok else None,
+        accepted=accepted,
+        plain_ns=known[0] if known else None,
+        plain_how=known[1] if known else "unknown",
+        bases={name: dict(part.bucket(name).by_basis) for name in amounts},
+        notes=notes,
+    )
+
+
+def _note_tail(
+    notes: list[str], tokens: int, emitted: int, rest: int, plain: tuple[float, str] | None
+) -> None:
+    tail = tokens - emitted
+    if tail > 0 and plain is not None:
+        cost = tail * plain[0]
+        notes.append(
+            f"{tail} of {tokens} tokens were not emitted by rounds; as plain steps they explain "
+            f"{cost / NS_PER_MS:.2f} ms of the {rest / NS_PER_MS:.2f} ms outside the phases"
+        )
+    elif tail < 0:
+        notes.append(
+            f"the rounds emit {emitted} tokens by the engine's rule, the run says {tokens}"
+        )
+
+
+def calibrated(
+    costs: Costs, plain_ms_per_token: float, spec_ms_per_token: float | None = None
+) -> Costs:
+    """Scale a profiled run to unprofiled ms a token; the shares stay the trace's.
+
+    Parameters
+    ----------
+    costs : Costs
+        Of the profiled run.
+    plain_ms_per_token, spec_ms_per_token : float
+        Unprofiled figures of plain and of speculative decoding. Without the second one the
+        speculative run is scaled by the plain one's factor.
+
+    Raises
+    ------
+    UsageError
+        A figure that is not above 0, or only the plain one when the trace has no plain step.
+    """
+    if plain_ms_per_token <= 0 or (spec_ms_per_token is not None and spec_ms_per_token <= 0):
+        raise UsageError("--unprofiled-ms-per-token", "is not above 0", "give ms a token")
+    plain_ns = plain_ms_per_token * NS_PER_MS
+    notes = list(costs.notes)
+    if costs.plain_ns is not None:
+        notes.append(
+            f"profiling changed a plain step from {plain_ms_per_token:.3f} to "
+            f"{costs.plain_ns / NS_PER_MS:.3f} ms ({costs.plain_ns / plain_ns - 1:+.1%})"
+        )
+    if spec_ms_per_token is not None:
+        per_token = costs.wall_ns * costs.batch / costs.tokens
+        factor = Fraction(spec_ms_per_token * NS_PER_MS) / Fraction(per_token)
+        notes.append(
+            f"profiling changed the speculative run from {spec_ms_per_token:.3f} to "
+            f"{per_token / NS_PER_MS:.3f} ms a token ({1 / float(factor) - 1:+.1%})"
+        )
+    elif costs.plain_ns is not None:
+        factor = Fraction(plain_ns) / Fraction(costs.plain_ns)
+    else:
+        raise UsageError("plain step", "is not known", "give both unprofiled figures")
+    scaled = {
+        name: round(getattr(costs, name) * factor)
+        for name in ("draft_ns", "verify_ns", "replay_ns", "rest_ns")
+    }
+    idle = None if costs.idle_ns is None else round(costs.idle_ns * factor)
+    return msgspec.structs.replace(
+        costs, **scaled, wall_ns=sum(scaled.values()), idle_ns=idle, plain_ns=plain_ns,
+        plain_how="unprofiled, given", notes=notes,
+    )  # fmt: skip
+
+
+# --- histograms --------------------------------------------------------------------------------
+
+
+def constant_rate_histogram(alpha: float, k: int) -> Histogram:
+    """P(n_ok = 0..k) when each drafted token is accepted with `alpha` after the ones before it."""
+    reach = [Fraction(alpha) ** j for j in range(k + 1)] + [Fraction(0)]
+    return tuple(reach[j] - reach[j + 1] for j in range(k + 1))
+
+
+def two_point_histograms(mean: Fraction, k: int) -> Iterator[Histogram]:
+    """Yield the extreme points of all histograms over 0..k with this mean.
+
+    Sum and mean are two linear constraints, so an extreme point has at most two n_ok values; a
+    ratio of linear functions, like a speed-up, takes its extremes over the set at these points.
+    """
+    for low, high in itertools.product(range(k + 1), repeat=2):
+        if low <= mean < high or (low == high == mean):
+            weights = [Fraction(0)] * (k + 1)
+            upper = Fraction(0) if low == high else (mean - low) / (high - low)
+            weights[high] += upper
+            weights[low] += 1 - upper
+            yield tuple(weights)
+
+
+def at_other_k(histogram: Histogram, k: int) -> Histogram:
+    """Return the histogram with `k` drafts: cut exactly, or extended at a constant rate."""
+    if k < len(histogram):
+        return (*histogram[:k], sum(histogram[k:], Fraction(0)))
+    old = len(histogram) - 1
+    mean = sum((n * p for n, p in enumerate(histogram)), Fraction(0))
+    tail = constant_rate_histogram(alpha_for_mean(float(mean), old), k - old)
+    return (*histogram[:old], *(histogram[old] * p for p in tail))
+
+
+def normal(counts: Sequence[int]) -> Histogram:
+    """Return counts as exact probabilities."""
+    total = sum(counts)
+    if total <= 0 or min(counts) < 0:
+        raise UsageError(
+            "n_ok", "is no histogram", "give the rounds that accepted 0, 1, .. k drafts"
+        )
+    return tuple(Fraction(c, total) for c in counts)
+
+
+def mean_of(histogram: Histogram, function: str | None = None) -> Fraction:
+    """Return the mean of n_ok, or of the tokens that the named rule emits."""
+    rule = TOKENS[function] if function else int
+    return sum((rule(n) * p for n, p in enumerate(histogram)), Fraction(0))
+
+
+# --- rounds under a lever ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Number of rounds and replay passes a round, and where they come from."""
+
+    name: str
+    rounds: Fraction
+    replay_ns: Fraction  # a round
+    replay: str  # "held" at the measured cost a round, or "recomputed" from the histogram
+
+
+class Model:
+    """The run's exact per-round costs, and totals under other histograms and costs."""
+
+    def __init__(self, costs: Costs) -> None:
+        self.costs = costs
+        self.draft = Fraction(costs.draft_ns, costs.rounds)
+        self.verify = Fraction(costs.verify_ns, costs.rounds)
+        self.replay = Fraction(costs.replay_ns, costs.rounds)
+        self.base = normal(costs.histogram) if costs.histogram else None
+        self.fill = Fraction(1)
+        if self.base is not None:  # 1 when histogram and trace count the same rounds
+            rule = mean_of(self.base, costs.semantics.tokens)
+            self.fill = Fraction(costs.emitted, costs.rounds * costs.batch) / rule
+        self.step = self._step_price()
+
+    def _step_price(self) -> Fraction:
+        """One replay pass, ns: the measured one, else what the engine's rule would run."""
+        if self.base is not None and (steps := self.steps(self.base, self.costs.k)):
+            return self.replay / steps
+        if self.costs.semantics.replay == "checkpoint":
+            return self.verify
+        return Fraction(self.costs.plain_ns or 0)
+
+    def steps(self, histogram: Histogram, k: int) -> Fraction:
+        """Replay passes a round."""
+        rule = REPLAY_STEPS[self.costs.semantics.replay]
+        return sum((rule(n, k) * p for n, p in enumerate(histogram)), Fraction(0))
+
+    def rounds(self, histogram: Histogram) -> Fraction:
+        """Return the rounds that emit the run's tokens with this histogram."""
+        per_pass = self.fill * self.costs.batch * mean_of(histogram, self.costs.semantics.tokens)
+        return self.costs.emitted / per_pass
+
+    def shape(self, name: str, histogram: Histogram, *, held: bool = False) -> Shape:
+        """Return rounds and replay for a histogram."""
+        steps = self.steps(histogram, len(histogram) - 1)
+        replay = self.replay if held else steps * self.step
+        return Shape(name, self.rounds(histogram), replay, "held" if held else "recomputed")
+
+    def calibrated_shape(self, mean: Fraction) -> Shape:
+        """Return rounds scaled by (A + 1) / (A' + 1): needs no histogram, so replay is held."""
+        old = self.costs.mean_accepted
+        if old is None:
+            raise UsageError("acceptance", "of the measured run is not known", "give its n_ok")
+        accepted = self.costs.accepted or 0
+        before = Fraction(accepted, self.costs.rounds * self.costs.batch)
+        rounds = self.costs.rounds * (before + 1) / (mean + 1)
+        return Shape("A+1 calibrated", rounds, self.replay, "held")
+
+    def total(self, rounds: Fraction, parts: Fraction, residual: str) -> Fraction:
+        """Wall of `rounds` rounds of `parts` ns each under a treatment of the rest."""
+        rest = Fraction(0)
+        if residual == "fixed":
+            rest = Fraction(self.costs.rest_ns)
+        elif residual == "per round":
+            rest = self.costs.rest_ns * rounds / self.costs.rounds
+        return rounds * parts + rest

@@ -1,0 +1,328 @@
+"""An account in half a page of words: every sentence is made from figures, with their basis.
+
+The order follows a published method for "is speculation worth it here": bottleneck, acceptance by
+scenario, verify cost against width, batch form, A/B; then three reasons to give up. What the
+account cannot say is said to be missing, with how to get it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from nsysacct.bottleneck import Bottleneck, Stake, bottleneck, stakes
+from nsysacct.breakeven import break_even
+from nsysacct.economics import NS_PER_MS, Costs, costs_of
+from nsysacct.errors import NsysacctError
+from nsysacct.model import PROVENANCE, Account
+from nsysacct.theory import alpha_for_mean
+from nsysacct.whatif import Levers, Row, what_if
+
+PHASES = ("draft", "verify", "replay")
+AB_LABELS = ("hardware", "model", "quantisation", "concurrency")
+"""What an A/B must hold fixed."""
+LOW_RATE = 0.5
+"""The method's acceptance rate to give up at; this run's own break-even says more."""
+STEEP_ROW = 0.25
+"""Cost of a verified row in plain steps above which verifying is clearly not free."""
+
+
+class Sentence(msgspec.Struct, frozen=True, kw_only=True):
+    """One statement. ``state`` of a step: "measured", "partly" or "missing"; else ""."""
+
+    topic: str
+    text: str
+    basis: str
+    state: str = ""
+    how: str = ""
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """The half page, in reading order."""
+
+    answer: list[Sentence]
+    time: list[Sentence]
+    levers: list[Sentence]
+    steps: list[Sentence]
+    give_up: list[Sentence]
+    missing: list[Sentence]
+
+
+def explain(
+    account: Account,
+    *,
+    plain_ms: float | None = None,
+    weight_bytes: int | None = None,
+    active_bytes: int | None = None,
+) -> Explanation:
+    """Return the explanation of an account.
+
+    Parameters
+    ----------
+    account : Account
+        Of ``split``.
+    plain_ms : float, optional
+        A plain step, when the account has none.
+    weight_bytes, active_bytes : int, optional
+        For the bottleneck, see `nsysacct.bottleneck.bottleneck`.
+    """
+    costs, problem = _costs(account, plain_ms)
+    limit = bottleneck(
+        account,
+        weight_bytes=weight_bytes,
+        active_bytes=active_bytes,
+        plain_ms=plain_ms,
+        costs=costs,
+    )
+    return Explanation(
+        answer=_answer(account, costs, problem),
+        time=_time(account),
+        levers=_levers(costs),
+        steps=_steps(account, costs, limit),
+        give_up=_give_up(account, costs),
+        missing=_missing(account, problem),
+    )
+
+
+def _costs(account: Account, plain_ms: float | None) -> tuple[Costs | None, str]:
+    try:
+        return costs_of(account, plain_ms=plain_ms), ""
+    except NsysacctError as error:
+        return None, str(error)
+
+
+def _answer(account: Account, costs: Costs | None, problem: str) -> list[Sentence]:
+    rounds = account.rounds
+    count = "An unknown number of" if rounds.value is None else str(rounds.value)
+    said = [
+        Sentence(
+            topic="rounds",
+            text=f"{count} rounds ran",
+            basis=f"{rounds.verdict}, {len(rounds.witnesses)} witnesses",
+        )
+    ]
+    if costs is None:
+        return [
+            *said,
+            Sentence(topic="paying", text=f"Whether it pays is open: {problem}", basis=""),
+        ]
+    tokens = f"{costs.tokens_per_round:.3f} tokens a round of {costs.round_ns / NS_PER_MS:.3f} ms"
+    if costs.speedup is None or costs.plain_ns is None:
+        text = f"Whether it pays is open: {tokens}, but no plain step to hold it against"
+        return [*said, Sentence(topic="paying", text=text, basis="", how="give --plain-ms")]
+    verdict = "pays" if costs.speedup > 1 else "does not pay"
+    text = (
+        f"Speculation {verdict}: {costs.speedup:.3f}x of plain decoding ({tokens}; a plain step "
+        f"takes {costs.plain_ns / NS_PER_MS:.3f} ms)"
+    )
+    return [*said, Sentence(topic="paying", text=text, basis=f"plain step: {costs.plain_how}")]
+
+
+def _basis(by_basis: dict[str, int]) -> str:
+    totals: dict[str, int] = {}
+    for basis, amount in by_basis.items():
+        if amount:
+            kind = PROVENANCE.get(basis, basis)
+            totals[kind] = totals.get(kind, 0) + amount
+    whole = sum(totals.values())
+    return ", ".join(
+        f"{kind} {amount / whole:.0%}"
+        for kind, amount in sorted(totals.items(), key=lambda x: -x[1])
+    )
+
+
+def _time(account: Account) -> list[Sentence]:
+    rounds, wall = account.rounds.value, account.window.wall_ns
+    said = []
+    for name in PHASES:
+        bucket = account.bucket(name)
+        if not bucket.total_ns:
+            continue
+        text = f"{name} takes {bucket.total_ns / NS_PER_MS:.3f} ms"
+        text += f", {bucket.total_ns / rounds / NS_PER_MS:.3f} ms a round" if rounds else ""
+        text += f", {bucket.total_ns / wall:.1%} of the window" if wall else ""
+        said.append(Sentence(topic=name, text=text, basis=_basis(bucket.by_basis)))
+    window = account.window
+    if window.residual_low_ns is not None and window.residual_high_ns is not None:
+        low, high = window.residual_low_ns / NS_PER_MS, window.residual_high_ns / NS_PER_MS
+        text = f"{low:.3f} to {high:.3f} ms of {wall / NS_PER_MS:.3f} ms are in no phase"
+    else:
+        text = (
+            f"{window.residual_ns / NS_PER_MS:.3f} ms of {wall / NS_PER_MS:.3f} ms have no GPU "
+            "work (launch gaps, host)"
+        )
+    said.append(Sentence(topic="residual", text=text, basis=f"window: {window.wall_how}"))
+    totals: dict[str, int] = {}
+    for name in PHASES:
+        for basis, amount in account.bucket(name).by_basis.items():
+            totals[basis] = totals.get(basis, 0) + amount
+    if sum(totals.values()):
+        text = f"Of {sum(totals.values()) / NS_PER_MS:.3f} ms in the phases: {_basis(totals)}"
+        said.append(Sentence(topic="proof", text=text, basis="sum over draft, verify, replay"))
+    return said
+
+
+def _lever_row(costs: Costs, stake: Stake) -> Row | None:
+    """Range of the speed-up when a lever gives back all that is at stake."""
+    plain = costs.plain_ns
+    if plain is None:
+        return None
+    full = (0,) * costs.k + (costs.rounds,)
+    levers = {
+        "replay": Levers(no_replay=True),
+        "draft": Levers(draft_ms=0.0),
+        "verify": Levers(verify_ms=plain / NS_PER_MS),
+        "host work": Levers(no_residual=True),
+        "acceptance": Levers(n_ok=full),
+    }
+    return what_if(costs, levers[stake.lever]).rows[-1]
+
+
+def _levers(costs: Costs | None) -> list[Sentence]:
+    if costs is None:
+        return []
+    said = []
+    for stake in [s for s in stakes(costs) if s.at_stake_ms > 0][:2]:
+        row = _lever_row(costs, stake)
+        text = f"{stake.lever}: at most {stake.at_stake_ms:.3f} ms ({stake.share_of_wall:.1%})"
+        if row is not None and row.low is not None and row.high is not None:
+            text += f", which alone would make {row.low:.2f}x to {row.high:.2f}x"
+        said.append(Sentence(topic=stake.lever, text=f"{text}; {stake.detail}", basis=stake.basis))
+    return said
+
+
+def _steps(account: Account, costs: Costs | None, limit: Bottleneck) -> list[Sentence]:
+    return [
+        Sentence(
+            topic="1 bottleneck",
+            text=f"{limit.verdict}: {limit.reasons[0]}",
+            basis=f"plain step: {limit.plain_how}",
+            state="missing" if limit.bandwidth_share is None else "partly",
+            how="give --weight-bytes" if limit.bytes_per_step is None else "",
+        ),
+        _acceptance_step(costs),
+        _width_step(costs),
+        Sentence(
+            topic="4 batch form",
+            text=(
+                f"{costs.batch} request{'s' * (costs.batch > 1)} shared each verify pass"
+                if costs
+                else "requests a verify pass are unknown"
+            ),
+            basis="n_ok histogram over rounds" if costs else "",
+            state="partly" if costs else "missing",
+            how="capture another concurrency and compare",
+        ),
+        _ab_step(account),
+    ]
+
+
+def _acceptance_step(costs: Costs | None) -> Sentence:
+    topic = "2 acceptance by scenario"
+    if costs is None or costs.mean_accepted is None:
+        return Sentence(
+            topic=topic, text="no acceptance known", basis="", state="missing",
+            how="split with --n-ok or the run log",
+        )  # fmt: skip
+    text = f"{costs.mean_accepted:.3f} of {costs.k} drafts accepted a round"
+    if costs.histogram:
+        total = sum(costs.histogram)
+        reach = [sum(costs.histogram[j:]) / total for j in range(1, costs.k + 1)]
+        text += ", by position " + ", ".join(f"{p:.3f}" for p in reach)
+    return Sentence(
+        topic=topic, text=f"{text}: one scenario", basis=f"{costs.rounds} rounds", state="partly",
+        how="capture one run for each kind of task",
+    )  # fmt: skip
+
+
+def _width_step(costs: Costs | None) -> Sentence:
+    how = "nsysacct curve over captures of several k"
+    row = _row(costs)
+    if row is None or costs is None or costs.plain_ns is None:
+        return Sentence(
+            topic="3 verify cost against width", text="verify over plain step is unknown", basis="",
+            state="missing", how=how,
+        )  # fmt: skip
+    beta = costs.verify_ns / costs.rounds / costs.plain_ns
+    text = f"{costs.width} rows cost {beta:.3f} plain steps, {row:+.3f} a row beyond the first"
+    return Sentence(
+        topic="3 verify cost against width", text=text, basis=_basis(costs.bases["verify"]),
+        state="partly", how=how,
+    )  # fmt: skip
+
+
+def _ab_step(account: Account) -> Sentence:
+    missing = [name for name in AB_LABELS if name not in account.labels]
+    if account.trace.gpu and "hardware" in missing:
+        missing.remove("hardware")
+    text = f"{len(AB_LABELS) - len(missing)} of {len(AB_LABELS)} fixed conditions are recorded"
+    if missing:
+        text += f"; not recorded: {', '.join(missing)}"
+    return Sentence(
+        topic="5 A/B", text=text, basis="labels and device of the trace", state="missing",
+        how="label both runs and compare them with speculation on and off",
+    )  # fmt: skip
+
+
+def _row(costs: Costs | None) -> float | None:
+    if costs is None or costs.plain_ns is None or costs.width < 2 or not costs.verify_ns:
+        return None
+    return (costs.verify_ns / costs.rounds / costs.plain_ns - 1) / (costs.width - 1)
+
+
+def _give_up(account: Account, costs: Costs | None) -> list[Sentence]:
+    row = _row(costs)
+    if row is None:
+        steep = Sentence(
+            topic="verify grows with width", text="open", basis="", state="missing",
+            how="nsysacct curve over captures of several k",
+        )  # fmt: skip
+    else:
+        verdict = "steep: a reason" if row > STEEP_ROW else "flat: no reason"
+        steep = Sentence(
+            topic="verify grows with width",
+            text=f"{verdict} to give up ({row:.3f} plain steps a row; steep from {STEEP_ROW})",
+            basis="verify over plain step, one width",
+            state="measured",
+        )
+    total = account.trace.gpu_memory_bytes
+    card = f" on a card of {total / 1e9:.1f} GB" if total else ""
+    memory = Sentence(
+        topic="no memory left for the draft", text=f"open: memory in use{card} is unknown",
+        basis="", state="missing", how="capture with --cuda-memory-usage=true",
+    )  # fmt: skip
+    return [_low_acceptance(costs), memory, steep]
+
+
+def _low_acceptance(costs: Costs | None) -> Sentence:
+    topic = "acceptance too low"
+    if costs is None or costs.mean_accepted is None:
+        return Sentence(
+            topic=topic, text="open", basis="", state="missing", how="split with --n-ok or the log"
+        )
+    rate = alpha_for_mean(min(costs.mean_accepted, float(costs.k)), costs.k)
+    text = f"constant rate {rate:.3f}, {'below' if rate < LOW_RATE else 'not below'} {LOW_RATE}"
+    if costs.plain_ns is not None:
+        needed = break_even(costs).acceptance[0].rate
+        if needed is None:
+            text += "; at this run's costs no rate breaks even"
+        else:
+            verdict = "too low" if rate < needed else "enough"
+            text += f"; this run's costs break even at {needed:.3f}: {verdict}"
+    return Sentence(topic=topic, text=text, basis=f"{costs.rounds} rounds", state="measured")
+
+
+def _missing(account: Account, problem: str) -> list[Sentence]:
+    said = []
+    for spot in account.blind_spots:
+        hidden = "an unknown time"
+        if spot.hidden_ns is not None:
+            hidden = f"{spot.hidden_ns / NS_PER_MS:.3f} ms"
+        said.append(
+            Sentence(
+                topic=spot.kind, text=f"{hidden} hidden: {spot.detail}", basis=spot.basis or "open",
+                how=spot.remedy,
+            )
+        )  # fmt: skip
+    if problem:
+        said.append(Sentence(topic="economics", text=problem, basis=""))
+    return said
