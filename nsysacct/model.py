@@ -33,7 +33,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
     """Base of all account structures."""
 
 
-class TraceInfo(Record):
+class TraceInfo(Record, kw_only=True):
     """Where the numbers come from. Sources: META_DATA_EXPORT/CAPTURE, TARGET_INFO_GPU."""
 
     name: str
@@ -49,7 +49,7 @@ class TraceInfo(Record):
     duration_ns: int | None = None
 
 
-class Semantics(Record):
+class Semantics(Record, kw_only=True):
     """Named round rules of an engine (see `semantics`)."""
 
     verify_width: str = "k+1"  # "k" or "k+1"
@@ -57,7 +57,7 @@ class Semantics(Record):
     replay: str = "none"  # "none", "closing-steps", "checkpoint"
 
 
-class EngineInfo(Record):
+class EngineInfo(Record, kw_only=True):
     """Which registry file was used, and why."""
 
     name: str
@@ -67,7 +67,7 @@ class EngineInfo(Record):
     semantics: Semantics = Semantics()
 
 
-class SignatureCount(Record):
+class SignatureCount(Record, kw_only=True):
     """One verify-only signature counted: instances = rounds x (per_layer x layers + per_round)."""
 
     pattern: str
@@ -82,7 +82,7 @@ class SignatureCount(Record):
     detail: str = ""
 
 
-class Witness(Record):
+class Witness(Record, kw_only=True):
     """An independent count of rounds, and whether it agrees."""
 
     name: str
@@ -91,7 +91,7 @@ class Witness(Record):
     detail: str = ""
 
 
-class Rounds(Record):
+class Rounds(Record, kw_only=True):
     """How many rounds ran and how that is known (design section 6)."""
 
     value: int | None
@@ -105,7 +105,7 @@ class Rounds(Record):
     reasons: list[str] = []
 
 
-class GraphInfo(Record):
+class GraphInfo(Record, kw_only=True):
     """Launches of one executable graph. Source: *_GraphLaunch API rows x GRAPH_TRACE x graphNodeId."""
 
     graph_exec_id: int | None
@@ -120,7 +120,7 @@ class GraphInfo(Record):
     buckets: dict[str, int] = {}  # launches by bucket, when one graph serves several
 
 
-class BlindSpot(Record):
+class BlindSpot(Record, kw_only=True):
     """GPU work that the trace does not show, or shows without a time (design section 7)."""
 
     kind: str
@@ -134,7 +134,7 @@ class BlindSpot(Record):
     count: int | None = None
 
 
-class Finding(Record):
+class Finding(Record, kw_only=True):
     """Something that does not fit and that a reader must know (never settled in silence)."""
 
     kind: str
@@ -143,7 +143,7 @@ class Finding(Record):
     remedy: str = ""
 
 
-class Window(Record):
+class Window(Record, kw_only=True):
     """The wall window of the rounds (of all GPU work when there are none).
 
     ``busy_ns + residual_ns == wall_ns`` when the wall is the trace's own. With a wall given by the
@@ -162,7 +162,7 @@ class Window(Record):
     residual_high_ns: int | None = None
 
 
-class Bucket(Record):
+class Bucket(Record, kw_only=True):
     """GPU time of one phase. ``gpu_ns`` = sum of kernel durations and timed graphs' intervals.
 
     ``by_basis`` splits ``gpu_ns`` by how it is known and may add computed amounts (``arithmetic``,
@@ -189,7 +189,7 @@ class Bucket(Record):
         return self.gpu_ns + self.computed_ns
 
 
-class KernelRow(Record):
+class KernelRow(Record, kw_only=True):
     """GPU time by bucket, family and signature: the grain at which a change shows.
 
     ``signature`` is the registry pattern, or the base name of kernels that no signature takes;
@@ -204,7 +204,7 @@ class KernelRow(Record):
     by_basis: dict[str, int] = {}
 
 
-class RoundRow(Record):
+class RoundRow(Record, kw_only=True):
     """One round: GPU ns by bucket, its wall, and what was launched.
 
     ``wall_ns`` runs from the round's first GPU event to the next round's (the last one's end);
@@ -230,7 +230,7 @@ class RoundRow(Record):
     flags: list[str] = []
 
 
-class StepCost(Record):
+class StepCost(Record, kw_only=True):
     """Cost of one kind of model pass: ``wall_ns`` = mean start-to-start inside runs of them."""
 
     role: str  # "plain", "decode", "prefill", "replay", "draft", "verify"
@@ -242,7 +242,7 @@ class StepCost(Record):
     basis: str = "positional"
 
 
-class Acceptance(Record):
+class Acceptance(Record, kw_only=True):
     """What is known about accepted drafts. ``n_ok[i]`` = rounds that accepted i drafts."""
 
     source: str  # "given", "log", "inferred"
@@ -255,7 +255,7 @@ class Acceptance(Record):
     tokens: int | None = None
 
 
-class ProcessAccount(Record):
+class ProcessAccount(Record, kw_only=True):
     """The account of one process on one GPU."""
 
     pid: int | None
@@ -278,14 +278,14 @@ class ProcessAccount(Record):
         return next(b for b in self.buckets if b.bucket == name)
 
 
-class Schema(Record):
+class Schema(Record, kw_only=True):
     """Kind and version of a JSON document."""
 
     kind: str = "nsysacct/account"
     version: int = 1
 
 
-class Account(ProcessAccount):
+class Account(ProcessAccount, kw_only=True):
     """The whole answer: the chosen (pid, gpu) at the top level, all of them in `processes`.
 
     ``labels`` are the user's (``--label model=...``); ``options`` records what the user told the
