@@ -22,6 +22,8 @@ AB_LABELS = ("hardware", "model", "quantisation", "concurrency")
 """What an A/B must hold fixed."""
 LOW_RATE = 0.5
 """The method's acceptance rate to give up at; this run's own break-even says more."""
+LOW_HEADROOM = 0.10
+"""Share of the card's memory below which no room is left for a draft model and its cache."""
 STEEP_ROW = 0.25
 """Cost of a verified row in plain steps above which verifying is clearly not free."""
 
@@ -53,6 +55,7 @@ def explain(
     plain_ms: float | None = None,
     weight_bytes: int | None = None,
     active_bytes: int | None = None,
+    peak_memory_bytes: int | None = None,
 ) -> Explanation:
     """Return the explanation of an account.
 
@@ -64,6 +67,8 @@ def explain(
         A plain step, when the account has none.
     weight_bytes, active_bytes : int, optional
         For the bottleneck, see `nsysacct.bottleneck.bottleneck`.
+    peak_memory_bytes : int, optional
+        Most GPU memory in use during the run, for the headroom.
     """
     costs, problem = _costs(account, plain_ms)
     limit = bottleneck(
@@ -78,7 +83,11 @@ def explain(
         time=_time(account),
         levers=_levers(costs),
         steps=_steps(account, costs, limit),
-        give_up=_give_up(account, costs),
+        give_up=[
+            _low_acceptance(costs),
+            _memory(account, peak_memory_bytes),
+            _steep_verify(costs),
+        ],
         missing=_missing(account, problem),
     )
 
@@ -204,7 +213,7 @@ def _steps(account: Account, costs: Costs | None, limit: Bottleneck) -> list[Sen
         Sentence(
             topic="4 batch form",
             text=(
-                f"{costs.batch} request{'s' * (costs.batch > 1)} shared each verify pass"
+                f"{costs.batch} request(s) a verify pass"
                 if costs
                 else "requests a verify pass are unknown"
             ),
@@ -254,7 +263,7 @@ def _ab_step(account: Account) -> Sentence:
     missing = [name for name in AB_LABELS if name not in account.labels]
     if account.trace.gpu and "hardware" in missing:
         missing.remove("hardware")
-    text = f"{len(AB_LABELS) - len(missing)} of {len(AB_LABELS)} fixed conditions are recorded"
+    text = f"{len(AB_LABELS) - len(missing)} of {len(AB_LABELS)} conditions to hold fixed recorded"
     if missing:
         text += f"; not recorded: {', '.join(missing)}"
     return Sentence(
@@ -269,28 +278,37 @@ def _row(costs: Costs | None) -> float | None:
     return (costs.verify_ns / costs.rounds / costs.plain_ns - 1) / (costs.width - 1)
 
 
-def _give_up(account: Account, costs: Costs | None) -> list[Sentence]:
+def _memory(account: Account, peak: int | None) -> Sentence:
+    topic, total = "no memory left for the draft", account.trace.gpu_memory_bytes
+    if peak is None or not total:
+        card = f" of {total / 1e9:.1f} GB" if total else ""
+        return Sentence(
+            topic=topic, text=f"open: memory in use{card} is unknown", basis="", state="missing",
+            how="capture with --cuda-memory-usage=true, or give --peak-memory",
+        )  # fmt: skip
+    free = 1 - peak / total
+    verdict = "a reason" if free < LOW_HEADROOM else "no reason"
+    text = f"{free:.1%} of {total / 1e9:.1f} GB free at the peak: {verdict} to give up"
+    return Sentence(
+        topic=topic, text=f"{text} (threshold {LOW_HEADROOM:.0%})", basis="peak as given",
+        state="measured",
+    )  # fmt: skip
+
+
+def _steep_verify(costs: Costs | None) -> Sentence:
     row = _row(costs)
     if row is None:
-        steep = Sentence(
+        return Sentence(
             topic="verify grows with width", text="open", basis="", state="missing",
             how="nsysacct curve over captures of several k",
         )  # fmt: skip
-    else:
-        verdict = "steep: a reason" if row > STEEP_ROW else "flat: no reason"
-        steep = Sentence(
-            topic="verify grows with width",
-            text=f"{verdict} to give up ({row:.3f} plain steps a row; steep from {STEEP_ROW})",
-            basis="verify over plain step, one width",
-            state="measured",
-        )
-    total = account.trace.gpu_memory_bytes
-    card = f" on a card of {total / 1e9:.1f} GB" if total else ""
-    memory = Sentence(
-        topic="no memory left for the draft", text=f"open: memory in use{card} is unknown",
-        basis="", state="missing", how="capture with --cuda-memory-usage=true",
-    )  # fmt: skip
-    return [_low_acceptance(costs), memory, steep]
+    verdict = "steep: a reason" if row > STEEP_ROW else "flat: no reason"
+    return Sentence(
+        topic="verify grows with width",
+        text=f"{verdict} to give up ({row:.3f} plain steps a row; steep from {STEEP_ROW})",
+        basis="verify over plain step, one width",
+        state="measured",
+    )
 
 
 def _low_acceptance(costs: Costs | None) -> Sentence:

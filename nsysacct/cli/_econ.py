@@ -1,0 +1,191 @@
+"""What the economics commands share: options, reading accounts, tables in four formats."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from nsysacct.economics import Costs, calibrated, costs_of
+from nsysacct.errors import UsageError
+from nsysacct.model import Account
+from nsysacct.wire import dump_document, load_account
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+FORMATS = ("text", "json", "markdown", "csv")
+
+
+def read_account(path: str) -> Account:
+    """Return the account in `path`."""
+    return load_account(Path(path))
+
+
+def account_argument(function: F) -> F:
+    """Add the argument that names an account."""
+    return click.argument("account", metavar="TRACE|ACCOUNT.json")(function)
+
+
+def format_option(function: F) -> F:
+    """Add ``--format``."""
+    return click.option(
+        "--format", "fmt", type=click.Choice(FORMATS), default="text", show_default=True,
+        help="How to print the answer.",
+    )(function)  # fmt: skip
+
+
+def plain_option(function: F) -> F:
+    """Add ``--plain-ms``."""
+    return click.option(
+        "--plain-ms", type=click.FloatRange(min=0, min_open=True), metavar="MS",
+        help="Wall of one plain decode step; overrides the account's.",
+    )(function)  # fmt: skip
+
+
+def unprofiled_option(function: F) -> F:
+    """Add ``--unprofiled-ms-per-token``."""
+    return click.option(
+        "--unprofiled-ms-per-token", "unprofiled", metavar="A[,B]",
+        help="Unprofiled ms a token, plain (A) and speculative (B): absolute figures follow "
+        "them, shares stay the trace's.",
+    )(function)  # fmt: skip
+
+
+def costs_with(account: Account, plain_ms: float | None, unprofiled: str | None) -> Costs:
+    """Return the account's costs, calibrated when unprofiled figures are given."""
+    costs = costs_of(account, plain_ms=plain_ms)
+    if unprofiled is None:
+        return costs
+    figures = numbers("--unprofiled-ms-per-token", unprofiled)
+    if len(figures) > 2:
+        raise UsageError("--unprofiled-ms-per-token", f"{len(figures)} figures", "give A or A,B")
+    return calibrated(costs, *figures)
+
+
+def numbers(option: str, text: str) -> list[float]:
+    """Return the numbers of a comma-separated list."""
+    try:
+        found = [float(word) for word in text.split(",")]
+    except ValueError:
+        raise UsageError(option, f"{text!r} is no list of numbers", "write 0.4,0.6") from None
+    if any(value != value or abs(value) == float("inf") for value in found):
+        raise UsageError(option, f"{text!r} is not finite", "write 0.4,0.6")
+    return found
+
+
+def counts(option: str, text: str) -> tuple[int, ...]:
+    """Return the whole numbers of a comma-separated list."""
+    try:
+        return tuple(int(word) for word in text.split(","))
+    except ValueError:
+        raise UsageError(option, f"{text!r} is no list of counts", "write 27,2,6,7") from None
+
+
+def exact(option: str, text: str) -> Fraction:
+    """Return a decimal as the fraction it stands for."""
+    try:
+        return Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise UsageError(option, f"{text!r} is no number", "write 1.385") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Cells as they are printed; `title` is left out of CSV."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """An answer: `document` for JSON, the rest for people (CSV: the first table)."""
+
+    kind: str
+    document: Any
+    tables: list[Table]
+    head: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def emit(page: Page, fmt: str) -> None:
+    """Print a page in a format."""
+    click.echo(_RENDER[fmt](page), nl=False)
+
+
+def cell(value: float | None, digits: int = 3, unit: str = "") -> str:
+    """Return a figure, or a dash for one that is unknown."""
+    return "-" if value is None else f"{value:.{digits}f}{unit}"
+
+
+def span(low: float | None, high: float | None, digits: int = 2, unit: str = "") -> str:
+    """Return a range, one figure when its ends print alike."""
+    first, last = cell(low, digits), cell(high, digits)
+    return (first if first == last else f"{first}-{last}") + (unit if first != "-" else "")
+
+
+def _json(page: Page) -> str:
+    body = msgspec.to_builtins(page.document)
+    schema = {"kind": f"nsysacct/{page.kind}", "version": 1}
+    text = dump_document({"schema": schema, **body})
+    return text if text.endswith("\n") else text + "\n"
+
+
+def _text(page: Page) -> str:
+    blocks = ["\n".join(page.head)] if page.head else []
+    for table in page.tables:
+        widths = [
+            max(len(row[i]) for row in [table.columns, *table.rows])
+            for i in range(len(table.columns))
+        ]
+        lines = [table.title] if table.title else []
+        lines += [_aligned(row, widths) for row in [table.columns, *table.rows]]
+        blocks.append("\n".join(lines))
+    if page.notes:
+        blocks.append("\n".join(f"note: {note}" for note in page.notes))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
+    first, rest = row[0].ljust(widths[0]), zip(row[1:], widths[1:], strict=True)
+    return "  ".join([first, *(word.rjust(width) for word, width in rest)]).rstrip()
+
+
+def _markdown(page: Page) -> str:
+    blocks = ["\n\n".join(page.head)] if page.head else []
+    for table in page.tables:
+        lines = [f"### {table.title}", ""] if table.title else []
+        lines.append("| " + " | ".join(table.columns) + " |")
+        lines.append("|" + " --- |" * len(table.columns))
+        lines += [
+            "| " + " | ".join(w.replace("|", "\\|") for w in row) + " |" for row in table.rows
+        ]
+        blocks.append("\n".join(lines))
+    if page.notes:
+        blocks.append("\n".join(f"- {note}" for note in page.notes))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _csv(page: Page) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    table = page.tables[0]
+    writer.writerow(table.columns)
+    writer.writerows(table.rows)
+    return out.getvalue()
+
+
+_RENDER: dict[str, Callable[[Page], str]] = {
+    "text": _text,
+    "json": _json,
+    "markdown": _markdown,
+    "csv": _csv,
+}

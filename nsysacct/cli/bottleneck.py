@@ -1,0 +1,87 @@
+"""``nsysacct bottleneck``: what limits a plain step, and the levers by time at stake."""
+
+from __future__ import annotations
+
+import click
+
+from nsysacct.bottleneck import bottleneck, parse_bytes
+from nsysacct.cli._econ import (
+    Page,
+    Table,
+    account_argument,
+    cell,
+    emit,
+    format_option,
+    plain_option,
+    read_account,
+)
+from nsysacct.economics import Costs, costs_of
+from nsysacct.errors import NsysacctError
+
+
+@click.command(name="bottleneck")
+@account_argument
+@click.option("--weight-bytes", metavar="SIZE", help="Weights a plain step reads, e.g. 14.4GB.")
+@click.option("--active-bytes", metavar="SIZE", help="Of a MoE: what one token reads.")
+@click.option(
+    "--dram-share",
+    type=click.FloatRange(0, 1),
+    help="DRAM throughput over its peak, from GPU metrics.",
+)
+@plain_option
+@format_option
+def command(
+    account: str,
+    weight_bytes: str | None,
+    active_bytes: str | None,
+    dram_share: float | None,
+    plain_ms: float | None,
+    fmt: str,
+) -> None:
+    """Say whether a plain step is memory-bound, launch-bound or compute-bound.
+
+    Then list verify, draft, replay, acceptance and host work by the milliseconds at stake.
+    """
+    loaded = read_account(account)
+    costs: Costs | None = None
+    notes = []
+    try:
+        costs = costs_of(loaded, plain_ms=plain_ms)
+    except NsysacctError as error:
+        notes.append(f"no time at stake: {error}")
+    found = bottleneck(
+        loaded,
+        weight_bytes=parse_bytes(weight_bytes) if weight_bytes else None,
+        active_bytes=parse_bytes(active_bytes) if active_bytes else None,
+        dram_share=dram_share,
+        plain_ms=plain_ms,
+        costs=costs,
+    )
+
+    def giga(value: float | None) -> float | None:
+        return None if value is None else value / 1e9
+
+    shares = Table(
+        "What a plain step does",
+        ["figure", "value"],
+        [
+            ["plain step, ms", cell(found.plain_ms)],
+            ["bytes read, GB", cell(giga(found.bytes_per_step), 2)],
+            ["achieved, GB/s", cell(giga(found.achieved_bytes_per_s), 0)],
+            ["card, GB/s", cell(giga(found.card_bytes_per_s), 0)],
+            ["share of bandwidth", cell(found.bandwidth_share)],
+            ["share of wall without GPU work", cell(found.idle_share)],
+            ["a verified row more, plain steps", cell(found.row_cost_plain_steps)],
+        ],
+    )
+    stakes = Table(
+        "At stake",
+        ["lever", "ms", "share of wall", "basis", "what"],
+        [
+            [s.lever, cell(s.at_stake_ms, 2), f"{s.share_of_wall:.1%}", s.basis, s.detail]
+            for s in found.stakes
+        ],
+    )
+    tables = [shares, stakes] if found.stakes else [shares]
+    head = [f"{found.verdict}: {found.reasons[0]}"]
+    emit(Page("bottleneck", found, tables, head, [*found.reasons[1:], *notes]), fmt)

@@ -1,0 +1,37 @@
+"""``nsysacct compare``: two runs on one prompt, per-round figures side by side."""
+
+from __future__ import annotations
+
+import click
+
+from nsysacct.cli._econ import Page, Table, cell, emit, format_option, read_account
+from nsysacct.compare import compare
+
+
+@click.command(name="compare")
+@click.argument("first", metavar="A.json")
+@click.argument("second", metavar="B.json")
+@format_option
+def command(first: str, second: str, fmt: str) -> None:
+    """Compare two engines on one prompt.
+
+    Ratios are printed only when prompt length, k, rounds and card agree; else direction and
+    magnitude.
+    """
+    found = compare(read_account(first), read_account(second))
+    rows = [
+        [
+            figure.name,
+            figure.unit,
+            cell(figure.a),
+            cell(figure.b),
+            cell(figure.ratio, 3) if found.fair else figure.relation,
+        ]
+        for figure in found.figures
+    ]
+    columns = ["figure", "unit", "a", "b", "a / b" if found.fair else "direction"]
+    notes = list(found.notes)
+    if not found.fair:
+        notes.append("only direction and magnitude can be compared: " + "; ".join(found.unfair))
+    head = [f"a: {found.a}", f"b: {found.b}"]
+    emit(Page("compare", found, [Table("Per round", columns, rows)], head, notes), fmt)

@@ -1,0 +1,45 @@
+"""``nsysacct curve``: verify cost against width over several captures."""
+
+from __future__ import annotations
+
+import click
+
+from nsysacct.cli._econ import Page, Table, cell, emit, format_option, read_account
+from nsysacct.curve import curve, samples_of
+
+
+@click.command(name="curve")
+@click.argument("accounts", nargs=-1, required=True, metavar="TRACE|ACCOUNT.json...")
+@click.option("--experts", type=click.IntRange(min=1), help="Experts of a MoE layer.")
+@click.option("--experts-per-token", type=click.IntRange(min=1), help="Experts a token uses.")
+@format_option
+def command(
+    accounts: tuple[str, ...], experts: int | None, experts_per_token: int | None, fmt: str
+) -> None:
+    """Print what a target pass costs against the rows it runs.
+
+    Give captures of one model on one card: a plain one for width 1, others with different k.
+    """
+    samples = [sample for path in accounts for sample in samples_of(read_account(path))]
+    found = curve(samples, experts=experts, experts_per_token=experts_per_token)
+    columns = ["width", "ms", "passes", "ms a row more", "beta", "step", "captures"]
+    rows = [
+        [
+            str(point.width),
+            cell(point.ms, 4),
+            str(point.count),
+            cell(point.slope_ms_per_row, 5),
+            cell(point.beta),
+            point.step,
+            ", ".join(point.sources),
+        ]
+        for point in found.points
+    ]
+    if experts is not None:
+        columns.insert(5, "experts read")
+        for row, point in zip(rows, found.points, strict=True):
+            row.insert(5, cell(point.expert_ratio))
+    notes = list(found.notes)
+    if found.slope_ms_per_row is not None:
+        notes.append(f"least squares over all widths: {found.slope_ms_per_row:.5f} ms a row")
+    emit(Page("curve", found, [Table("Verify cost", columns, rows)], notes=notes), fmt)

@@ -1,0 +1,76 @@
+"""``nsysacct explain``: the account in half a page of words."""
+
+from __future__ import annotations
+
+import click
+
+from nsysacct.bottleneck import parse_bytes
+from nsysacct.cli._econ import (
+    Page,
+    Table,
+    account_argument,
+    emit,
+    format_option,
+    plain_option,
+    read_account,
+)
+from nsysacct.explain import Sentence, explain
+
+
+@click.command(name="explain")
+@account_argument
+@click.option("--weight-bytes", metavar="SIZE", help="Weights a plain step reads, e.g. 14.4GB.")
+@click.option("--active-bytes", metavar="SIZE", help="Of a MoE: what one token reads.")
+@click.option("--peak-memory", metavar="SIZE", help="Most GPU memory in use, e.g. 23GB.")
+@plain_option
+@format_option
+def command(
+    account: str,
+    weight_bytes: str | None,
+    active_bytes: str | None,
+    peak_memory: str | None,
+    plain_ms: float | None,
+    fmt: str,
+) -> None:
+    """Explain whether speculation pays here, why, and what would change it."""
+    found = explain(
+        read_account(account),
+        plain_ms=plain_ms,
+        weight_bytes=parse_bytes(weight_bytes) if weight_bytes else None,
+        active_bytes=parse_bytes(active_bytes) if active_bytes else None,
+        peak_memory_bytes=parse_bytes(peak_memory) if peak_memory else None,
+    )
+    sections = {
+        "Answer": found.answer,
+        "Where the time goes": found.time,
+        "Best levers": found.levers,
+        "Five steps": found.steps,
+        "Reasons to give up": found.give_up,
+        "Not visible": found.missing,
+    }
+    head = [] if fmt == "csv" else [_section(t, s, fmt) for t, s in sections.items() if s]
+    rows = [
+        [title, s.topic, s.state, s.text, s.basis, s.how]
+        for title, sentences in sections.items()
+        for s in sentences
+    ]
+    table = Table("", ["section", "topic", "state", "text", "basis", "how"], rows)
+    emit(Page("explain", found, [table] if fmt == "csv" else [], head), fmt)
+
+
+def _section(title: str, sentences: list[Sentence], fmt: str) -> str:
+    bullet, heading = ("- ", f"### {title}\n") if fmt == "markdown" else ("  ", title)
+    return "\n".join([heading, *(bullet + _line(sentence) for sentence in sentences)]) + (
+        "" if fmt == "markdown" else "\n"
+    )
+
+
+def _line(sentence: Sentence) -> str:
+    text = sentence.text
+    if sentence.state:
+        text = f"{sentence.topic} ({sentence.state}): {text}"
+    if sentence.basis:
+        text += f" [{sentence.basis}]"
+    if sentence.how:
+        text += f" -> {sentence.how}"
+    return text

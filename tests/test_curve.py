@@ -1,0 +1,131 @@
+import csv
+import io
+
+import msgspec
+import pytest
+from article_account import account, article
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsysacct.cli.curve import command
+from nsysacct.curve import Sample, curve, samples_of
+from nsysacct.errors import UsageError
+from nsysacct.model import StepCost
+from nsysacct.wire import dump_account
+
+# measured on one H200: mean target pass, microseconds, by rows
+DENSE = {1: 1334.8, 2: 1341.0, 3: 1345.3, 8: 1356.1}
+MOE = {1: 558.1, 2: 588.4, 4: 593.2}
+
+
+def samples(times, **kw):
+    return [
+        Sample(width=w, gpu_ms=us / 1e3, count=20, role="verify" if w > 1 else "plain",
+               source=f"w{w}", **kw)
+        for w, us in times.items()
+    ]  # fmt: skip
+
+
+def capture(width, us, count=20, role=None, mode="graph"):
+    run = account(wall_ms=10, name=f"w{width}", graph_trace=mode)
+    gpu = round(us * 1e3) * count
+    step = StepCost(
+        role=role or ("verify" if width > 1 else "decode"), count=count, gpu_ns=gpu, busy_ns=gpu,
+        width=width,
+    )  # fmt: skip
+    return msgspec.structs.replace(run, steps=[step])
+
+
+def test_a_dense_model_is_flat():
+    found = curve(samples(DENSE))
+    last = found.points[-1]
+    assert last.beta == pytest.approx(1.016, abs=5e-4)
+    assert last.slope_ms_per_row == pytest.approx((1356.1 - 1345.3) / 5e3)
+    assert not any(point.step for point in found.points)
+    assert found.slope_ms_per_row == pytest.approx(0.0027, abs=5e-4)
+
+
+def test_a_moe_jumps_at_the_first_extra_row():
+    found = curve(samples(MOE), experts=16, experts_per_token=2)
+    steps = {point.width: point.step for point in found.points}
+    assert steps == {1: "", 2: "expert scatter?", 4: ""}
+    assert found.points[1].beta == pytest.approx(588.4 / 558.1)
+    assert found.points[1].expert_ratio == pytest.approx(1.875)
+
+
+def test_a_jump_after_a_flat_part_is_another_kernel():
+    found = curve(samples({1: 100, 4: 103, 8: 106, 9: 160}))
+    assert [p.step for p in found.points] == ["", "", "", "kernel switch?"]
+
+
+def test_a_straight_steep_line_has_no_step():
+    found = curve(samples({1: 100, 2: 200, 3: 300, 4: 400}))
+    assert not any(point.step for point in found.points)
+    assert found.points[-1].beta == 4
+
+
+def test_samples_come_from_steps():
+    (found,) = samples_of(capture(8, 1356.1))
+    assert (found.width, found.count, found.granularity) == (8, 20, "graph")
+    assert found.gpu_ms == pytest.approx(1.3561)
+
+
+def test_without_verify_steps_the_bucket_over_rounds_is_the_sample():
+    by_role = {sample.role: sample for sample in samples_of(article())}
+    assert by_role["verify"].width == 3
+    assert by_role["verify"].gpu_ms == pytest.approx(712 / 42)
+    assert by_role["plain"].gpu_ms == pytest.approx(13.232)
+
+
+def test_other_passes_are_not_points():
+    assert samples_of(capture(96, 5000, role="prefill")) == []
+    assert samples_of(capture(1, 50, role="draft")) == []
+
+
+def test_equal_widths_are_merged_by_their_counts():
+    found = curve([*samples_of(capture(2, 100, count=30)), *samples_of(capture(2, 200, count=10))])
+    assert found.points[0].ms == pytest.approx(0.125)
+    assert found.points[0].count == 40
+    assert any("one width" in note for note in found.notes)
+    assert found.slope_ms_per_row is None
+
+
+def test_mixed_granularity_and_a_missing_width_1_are_said():
+    found = curve([*samples_of(capture(2, 100)), *samples_of(capture(4, 110, mode="node"))])
+    assert any("granularity" in note for note in found.notes)
+    assert any("beta is unknown" in note for note in found.notes)
+    assert found.points[0].beta is None
+
+
+def test_nothing_to_draw_is_refused():
+    with pytest.raises(UsageError):
+        curve([])
+    with pytest.raises(UsageError):
+        curve(samples(DENSE), experts=16)
+
+
+@given(st.dictionaries(st.integers(1, 64), st.floats(1, 1e4), min_size=2, max_size=8))
+def test_slopes_lead_from_point_to_point(times):
+    found = curve(samples(times))
+    widths = [p.width for p in found.points]
+    assert widths == sorted(times)
+    ms = found.points[0].ms
+    for before, point in zip(found.points, found.points[1:], strict=False):
+        ms += point.slope_ms_per_row * (point.width - before.width)
+    assert ms == pytest.approx(found.points[-1].ms)
+
+
+def test_command_prints_csv_in_order_of_width(tmp_path):
+    paths = []
+    for width, us in reversed(DENSE.items()):
+        path = tmp_path / f"{width}.json"
+        path.write_text(dump_account(capture(width, us)))
+        paths.append(str(path))
+    result = CliRunner().invoke(command, [*paths, "--format", "csv"], catch_exceptions=False)
+    rows = list(csv.DictReader(io.StringIO(result.output)))
+    assert [row["width"] for row in rows] == ["1", "2", "3", "8"]
+    assert rows[-1]["beta"] == "1.016"
+    text = CliRunner().invoke(command, [*paths, "--experts", "16", "--experts-per-token", "2"])
+    assert "experts read" in text.output
+    assert "least squares" in text.output
