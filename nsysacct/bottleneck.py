@@ -114,7 +114,7 @@ def bottleneck(
     card = account.trace.gpu_memory_bandwidth_bytes_per_s
     share = dram_share if dram_share is not None else achieved / card if achieved and card else None
     idle = _idle_share(account.steps)
-    row = _row_cost(costs, step_ns)
+    row = costs.row_cost if costs else None
     verdict, reasons = _verdict(share, idle, row)
     reasons += _caveats(account, share, dram_share, size, card, step_ns)
     return Bottleneck(
@@ -140,13 +140,6 @@ def _idle_share(steps: list[StepCost]) -> float | None:
                 if busy:
                     return max(0.0, 1 - busy / step.wall_ns)
     return None
-
-
-def _row_cost(costs: Costs | None, plain_ns: float | None) -> float | None:
-    """Growth of a verify pass for each row beyond the first, in plain steps."""
-    if costs is None or not plain_ns or costs.width < 2 or not costs.verify_ns:
-        return None
-    return (costs.verify_ns / costs.rounds / plain_ns - 1) / (costs.width - 1)
 
 
 def _verdict(share: float | None, idle: float | None, row: float | None) -> tuple[str, list[str]]:

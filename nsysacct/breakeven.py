@@ -21,7 +21,6 @@ from nsysacct.economics import (
     mean_of,
 )
 from nsysacct.errors import UsageError
-from nsysacct.semantics import VERIFY_WIDTH
 from nsysacct.whatif import base_histogram
 
 GRID = 200
@@ -174,9 +173,7 @@ def _at_k(model: Model, k: int, verify_slope_ms: float) -> AtK:
     costs = model.costs
     base = base_histogram(model)
     histogram = base if k == costs.k else at_other_k(base, k)
-    rows = VERIFY_WIDTH[costs.semantics.verify_width](k) - costs.width
-    verify = max(model.verify + rows * Fraction(verify_slope_ms * NS_PER_MS), Fraction(0))
-    parts = model.draft * k / costs.k + verify
+    parts = sum(model.parts_at(k, verify_slope_ms), Fraction(0))
     return AtK(
         k=k,
         speedup=speedup_with(model, histogram, "per round", parts),

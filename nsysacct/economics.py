@@ -75,6 +75,13 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.accepted is None else self.accepted / self.rounds / self.batch
 
     @property
+    def row_cost(self) -> float | None:
+        """Cost of a verified row beyond the first, in plain steps; None when it cannot be known."""
+        if self.plain_ns is None or self.width < 2:
+            return None
+        return (self.verify_ns / self.rounds / self.plain_ns - 1) / (self.width - 1)
+
+    @property
     def speedup(self) -> float | None:
         """Measured speed-up over plain decoding; None without a plain step time."""
         return None if self.plain_ns is None else float(self.speedup_of(Fraction(self.wall_ns)))
@@ -404,6 +411,14 @@ class Model:
         before = Fraction(accepted, self.costs.rounds * self.costs.batch)
         rounds = self.costs.rounds * (before + 1) / (mean + 1)
         return Shape("A+1 calibrated", rounds, self.replay, "held")
+
+    def parts_at(self, k: int, verify_slope_ms: float) -> tuple[Fraction, Fraction]:
+        """Return draft (scaled with k) and verify (a slope a row) of a round of `k` drafts, ns."""
+        if k == self.costs.k:
+            return self.draft, self.verify
+        rows = VERIFY_WIDTH[self.costs.semantics.verify_width](k) - self.costs.width
+        verify = self.verify + rows * Fraction(verify_slope_ms * NS_PER_MS)
+        return self.draft * k / self.costs.k, max(verify, Fraction(0))
 
     def total(self, rounds: Fraction, parts: Fraction, residual: str) -> Fraction:
         """Wall of `rounds` rounds of `parts` ns each under a treatment of the rest."""

@@ -245,7 +245,7 @@ def _acceptance_step(costs: Costs | None) -> Sentence:
 
 def _width_step(costs: Costs | None) -> Sentence:
     how = "nsysacct curve over captures of several k"
-    row = _row(costs)
+    row = costs.row_cost if costs else None
     if row is None or costs is None or costs.plain_ns is None:
         return Sentence(
             topic="3 verify cost against width", text="verify over plain step is unknown", basis="",
@@ -272,12 +272,6 @@ def _ab_step(account: Account) -> Sentence:
     )  # fmt: skip
 
 
-def _row(costs: Costs | None) -> float | None:
-    if costs is None or costs.plain_ns is None or costs.width < 2 or not costs.verify_ns:
-        return None
-    return (costs.verify_ns / costs.rounds / costs.plain_ns - 1) / (costs.width - 1)
-
-
 def _memory(account: Account, peak: int | None) -> Sentence:
     topic, total = "no memory left for the draft", account.trace.gpu_memory_bytes
     if peak is None or not total:
@@ -296,7 +290,7 @@ def _memory(account: Account, peak: int | None) -> Sentence:
 
 
 def _steep_verify(costs: Costs | None) -> Sentence:
-    row = _row(costs)
+    row = costs.row_cost if costs else None
     if row is None:
         return Sentence(
             topic="verify grows with width", text="open", basis="", state="missing",

@@ -29,7 +29,6 @@ from nsysacct.economics import (
     two_point_histograms,
 )
 from nsysacct.errors import UsageError
-from nsysacct.semantics import VERIFY_WIDTH
 from nsysacct.theory import alpha_for_mean
 
 HAND_UNIT_NS = 100_000
@@ -208,11 +207,7 @@ def base_histogram(model: Model) -> Histogram:
 
 def _fixed_parts(model: Model, levers: Levers) -> tuple[Fraction, Fraction, Fraction | None]:
     """Draft and verify of a round, and replay where a lever sets it, ns."""
-    costs = model.costs
-    k = levers.k or costs.k
-    rows = VERIFY_WIDTH[costs.semantics.verify_width](k) - costs.width if levers.k else 0
-    verify = model.verify + rows * Fraction(levers.verify_slope_ms * NS_PER_MS)
-    draft = model.draft * k / costs.k
+    draft, verify = model.parts_at(levers.k or model.costs.k, levers.verify_slope_ms)
     if levers.verify_ms is not None:
         verify = Fraction(levers.verify_ms * NS_PER_MS)
     if levers.draft_ms is not None:
