@@ -65,6 +65,11 @@ def test_a_straight_steep_line_has_no_step():
     assert found.points[-1].beta == 4
 
 
+def test_a_step_is_steeper_than_most_segments_not_than_the_flattest():
+    found = curve(samples({1: 100, 2: 100.1, 3: 110, 4: 120, 5: 130}))
+    assert not any(point.step for point in found.points)
+
+
 def test_samples_come_from_steps():
     (found,) = samples_of(capture(8, 1356.1))
     assert (found.width, found.count, found.granularity) == (8, 20, "graph")

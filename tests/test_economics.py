@@ -356,6 +356,26 @@ def test_several_requests_in_a_pass_are_priced_per_request():
     assert costs.speedup == pytest.approx(5.0 * 15 / 100)
 
 
+def test_levers_and_calibration_of_several_requests_in_a_pass():
+    run = account(wall_ms=100, verify_ms=80, n_ok=[20, 20], rounds=10, plain_ms=5.0)
+    costs = costs_of(run)
+    found = row(costs, Levers(n_ok=(0, 40)))
+    assert found.corner("recomputed", "per round").rounds == 7.5  # 60 tokens at 4 x 2 a pass
+    assert found.corner("recomputed", "per round").ms_per_token == pytest.approx(5.0)
+    mean = row(costs, Levers(acceptance=Fraction(1)))
+    assert mean.corner("A+1", "per round").rounds == 7.5
+    scaled = calibrated(costs, 4.0, 6.0)
+    assert scaled.wall_ns == pytest.approx(15 * 6.0e6, abs=3)  # 15 tokens of each request
+
+
+def test_other_gpu_work_in_the_window_is_in_the_rest_and_not_idle():
+    run = account(wall_ms=100, verify_ms=80, n_ok=[5, 5], plain_ms=5.0)
+    window = msgspec.structs.replace(run.window, busy_ns=95_000_000, residual_ns=5_000_000)
+    costs = costs_of(msgspec.structs.replace(run, window=window))
+    assert (costs.rest_ns, costs.idle_ns) == (20_000_000, 5_000_000)
+    assert what_if(costs, Levers(no_residual=True)).difference_ns == 0
+
+
 @pytest.mark.parametrize(
     "levers",
     [

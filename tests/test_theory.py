@@ -101,6 +101,14 @@ def test_no_f_of_alpha_over_h_of_costs_makes_table_2():
     assert theory.is_separable([(row[0], row[2]) for row in TABLE_2])
 
 
+def test_separability_is_decided_at_the_rounding_intervals_ends():
+    # the fourth cell is x01 x10 / x00, at most 1.005 ** 2 / 0.995 = 1.0151 when all print 1.00
+    assert theory.is_separable([[1.00, 1.00], [1.00, 1.02]])
+    assert not theory.is_separable([[1.00, 1.00], [1.00, 1.03]])
+    assert theory.is_separable([[1.00, 1.00], [1.00, 0.99]])
+    assert not theory.is_separable([[1.00, 1.00], [1.00, 0.98]])  # 0.995 ** 2 / 1.005 = 0.9851
+
+
 def test_table_2_is_not_its_own_printed_formula():
     cells = [(a, c) for a in (0.4, 0.6, 0.75, 0.9) for c in (0.05, 0.25)]
     printed = [value for row in TABLE_2 for value in row[:2]]
