@@ -1,0 +1,77 @@
+"""Terminal-safe text: a trace may hold any byte, a terminal must not obey it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import IO
+
+_KEPT = "\n\t"
+
+
+def printable(text: str, *, one_line: bool = False) -> str:
+    r"""`text` with control characters written out instead of sent to the terminal.
+
+    Parameters
+    ----------
+    text : str
+        Anything, names from a trace included.
+    one_line : bool
+        Also join lines and runs of blanks into one line.
+
+    Returns
+    -------
+    str
+        C0 and C1 controls, line separators, bidirectional overrides and lone surrogates become
+        ``\xNN`` or ``\uNNNN``; new line and tab stay unless `one_line`.
+
+    Examples
+    --------
+    >>> print(printable("k\x1b[2J<3>"))
+    k\x1b[2J<3>
+    >>> printable("two\n  lines", one_line=True)
+    'two lines'
+    """
+    if one_line:
+        text = " ".join(text.split())
+    # nearly all text is plain: let one fast check decide
+    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
+        return text
+    return "".join(c if c in _KEPT or _harmless(c) else _written_out(c) for c in text)
+
+
+def _harmless(character: str) -> bool:
+    # str.isprintable is False for controls, surrogates, separators (except the space) and
+    # formatting characters such as the bidirectional overrides that can disguise a name
+    return character.isprintable() or character == "\N{NO-BREAK SPACE}"
+
+
+def _written_out(character: str) -> str:
+    code = ord(character)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def encodable(text: str, stream: IO[str]) -> str:
+    """`text` with what the encoding of `stream` lacks replaced, so that printing cannot fail."""
+    encoding = getattr(stream, "encoding", None) or "ascii"
+    try:
+        return text.encode(encoding, "replace").decode(encoding, "replace")
+    except LookupError:
+        return text.encode("ascii", "replace").decode("ascii")
+
+
+def on_terminal(stream: IO[str] | None) -> bool:
+    """Whether `stream` is a terminal that a person looks at."""
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:  # closed
+        return False
+
+
+def wants_colour(stream: IO[str] | None = None) -> bool:
+    """Whether to colour: a terminal, not a dumb one, and no NO_COLOR (no-color.org)."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return on_terminal(stream if stream is not None else sys.stdout)
