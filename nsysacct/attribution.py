@@ -1,0 +1,140 @@
+"""A bucket and a basis for every GPU event: evidence from the top, a lower rung never over a higher.
+
+Rungs (design section 3): exclusive names, NVTX, the structure of passes (whole graphs with a known
+role, kernels enclosed by exclusive ones), patterns. `ignore` switches rungs off: their amounts move
+to the next rung that knows, or to unattributed, never away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from nsysacct.evidence import EXCLUSIVE, Code, NameEvidence
+from nsysacct.model import BUCKETS, PROVENANCE, Finding
+from nsysacct.timeline import Kind, Timeline
+from nsysacct.trace import NONE
+
+U8 = npt.NDArray[np.uint8]
+I32 = npt.NDArray[np.int32]
+
+BASES = tuple(PROVENANCE)
+"""Bases in order of strength; `Attribution.basis` indexes it."""
+
+UNATTRIBUTED = BUCKETS.index("unattributed")
+_BUCKET_OF = np.full(len(Code), UNATTRIBUTED, np.uint8)
+for _code in EXCLUSIVE:
+    _BUCKET_OF[_code] = BUCKETS.index(_code.name.lower())
+_PLACED = np.array(sorted(EXCLUSIVE), np.uint8)
+
+NO_BASIS = len(BASES)
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """Answer for every event of a timeline.
+
+    Attributes
+    ----------
+    bucket : uint8
+        Index into `model.BUCKETS`.
+    basis : uint8
+        Index into `BASES`; NO_BASIS for unattributed events.
+    findings : list of Finding
+        Where evidence of different rungs disagrees.
+    """
+
+    bucket: U8
+    basis: U8
+    findings: list[Finding]
+
+
+def attribute(
+    timeline: Timeline,
+    names: NameEvidence,
+    nvtx: U8,
+    pass_of: I32,
+    pass_code: U8,
+    pass_basis: npt.NDArray[np.object_],
+    ignore: Collection[str] = (),
+) -> Attribution:
+    """Place every event.
+
+    Parameters
+    ----------
+    nvtx : uint8, one per event
+        `Code` from NVTX; UNKNOWN where it says nothing.
+    pass_of : int32, one per event
+        Pass of each event; NONE for none.
+    pass_code, pass_basis
+        Phase of each pass and how it is known ("positional", "graph", "pattern").
+    ignore : collection of str
+        Bases that may not be used.
+    """
+    count = len(timeline)
+    exclusive = np.where(timeline.kind == Kind.KERNEL, names.code, Code.UNKNOWN).astype(np.uint8)
+    structure = np.full(count, Code.UNKNOWN, np.uint8)
+    how = np.full(count, NO_BASIS, np.uint8)
+    inside = pass_of != NONE
+    if len(pass_code):
+        structure[inside] = pass_code[pass_of[inside]]
+        index = np.array([BASES.index(b) for b in pass_basis], np.uint8)
+        how[inside] = index[pass_of[inside]]
+        # rows of an expanded graph, and eager rows, are placed by position; whole graphs as graphs
+        rows = (timeline.kind != Kind.GRAPH) & (how == BASES.index("graph"))
+        how[rows] = BASES.index("positional")
+        whole = (timeline.kind == Kind.GRAPH) & (how == BASES.index("positional"))
+        how[whole] = BASES.index("graph")
+    rungs = (
+        (exclusive, np.full(count, BASES.index("exclusive"), np.uint8)),
+        (nvtx, np.full(count, BASES.index("nvtx"), np.uint8)),
+        (structure, how),
+    )
+    bucket = np.full(count, UNATTRIBUTED, np.uint8)
+    basis = np.full(count, NO_BASIS, np.uint8)
+    banned = np.isin(np.arange(NO_BASIS + 1), [BASES.index(b) for b in ignore if b in BASES])
+    for code, rung in rungs:
+        usable = (basis == NO_BASIS) & np.isin(code, _PLACED) & ~banned[rung]
+        bucket[usable] = _BUCKET_OF[code[usable]]
+        basis[usable] = rung[usable]
+    return Attribution(bucket, basis, _disagreements(timeline, exclusive, nvtx, structure, ignore))
+
+
+def _disagreements(
+    timeline: Timeline, exclusive: U8, nvtx: U8, structure: U8, ignore: Collection[str]
+) -> list[Finding]:
+    """Findings where two rungs both speak and differ on more than 1 % of what they share."""
+    sources = {"names": exclusive, "NVTX": nvtx, "position": structure}
+    if "exclusive" in ignore:
+        del sources["names"]
+    if "nvtx" in ignore:
+        del sources["NVTX"]
+    found = []
+    labels = list(sources)
+    gpu = timeline.is_gpu_time
+    for i, a in enumerate(labels):
+        for b in labels[i + 1 :]:
+            both = gpu & np.isin(sources[a], _PLACED) & np.isin(sources[b], _PLACED)
+            differ = both & (_RANK[sources[a]] != _RANK[sources[b]])
+            shared, apart = int(timeline.duration[both].sum()), int(timeline.duration[differ].sum())
+            if apart > shared // 100:
+                one = int(np.flatnonzero(differ)[np.argmax(timeline.duration[differ])])
+                found.append(
+                    Finding(
+                        kind="evidence-disagrees",
+                        severity="warning",
+                        detail=f"{a} and {b} disagree on {apart / 1e6:.3f} ms: e.g. {a} say "
+                        f"{Code(int(sources[a][one])).name.lower()}, {b} says "
+                        f"{Code(int(sources[b][one])).name.lower()}; {a} are used",
+                    )
+                )
+    return found
+
+
+# plain, prefill and decode are the same work told apart by different knowledge: no disagreement
+_RANK = np.arange(len(Code), dtype=np.uint8)
+for _same in (Code.PREFILL, Code.DECODE, Code.TARGET):
+    _RANK[_same] = Code.PLAIN

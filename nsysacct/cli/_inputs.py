@@ -1,0 +1,38 @@
+"""Turning a FILE argument into an account: an export, a report, or an account's JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nsysacct.account import Options
+    from nsysacct.model import Account
+
+JSON_START = (b"{", b"\xef\xbb\xbf{")
+
+
+def is_account_json(path: Path) -> bool:
+    """Whether the file looks like JSON (exports start with SQLite's magic)."""
+    try:
+        with path.open("rb") as file:
+            return file.read(64).lstrip().startswith(JSON_START)
+    except OSError:
+        return False
+
+
+def account_of(path: str | Path, options: Options | None = None) -> Account:
+    """The account of an export (.sqlite), a report (.nsys-rep) or an account JSON.
+
+    Options only apply to exports: an account JSON holds the options it was made with.
+    """
+    path = Path(path)
+    if is_account_json(path):
+        from nsysacct.wire import load_account
+
+        return load_account(path)
+    from nsysacct.account import account
+    from nsysacct.nsysrep import resolve
+    from nsysacct.trace import read_trace
+
+    return account(read_trace(resolve(path)), options)

@@ -1,0 +1,175 @@
+"""Options that every command on traces shares, and their reading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nsysacct.errors import UsageError
+
+if TYPE_CHECKING:
+    from nsysacct.account import Options
+
+_TRACE_OPTIONS = (
+    click.option("--engine", metavar="NAME", help="Engine whose registry to use (default: recognised)."),
+    click.option("--layers", metavar="N|KIND=N", multiple=True,
+                 help="Model layers, e.g. 64, or gdn=48 for one kind; repeatable."),
+    click.option("--k", type=click.IntRange(1, 64), help="Draft tokens proposed a round."),
+    click.option("--n-ok", metavar="C0,C1,..", help="Rounds that accepted 0, 1, .. k drafts."),
+    click.option("--plan", metavar="TEXT",
+                 help='What surrounds the rounds: "prefill=96 decode=64 rounds closing=2".'),
+    click.option("--closing", type=click.IntRange(0), help="Plain steps after the last round."),
+    click.option("--step-ms", metavar="MS", help="Wall of one plain step, to price steps without a time."),
+    click.option("--wall-ms", metavar="MS", help="Wall of the speculative part, as the run printed it."),
+    click.option("--ignore", "ignored", metavar="BASIS", multiple=True,
+                 help="Evidence not to use: exclusive, nvtx, graph, positional, pattern."),
+    click.option("--nvtx", "ranges", metavar="BUCKET=GLOB", multiple=True,
+                 help='NVTX ranges of a phase, e.g. verify="Target*"; repeatable.'),
+    click.option("--graph-role", "graph_roles", metavar="ID=BUCKET", multiple=True,
+                 help="Role of an executable graph, e.g. 7=verify."),
+    click.option("--pid", metavar="PID", help="Process to show (decimal, as the OS has it)."),
+    click.option("--gpu", type=click.IntRange(0), help="GPU to show."),
+    click.option("--label", "labels", metavar="KEY=VALUE", multiple=True,
+                 help="What the run was (model=..., quant=...); travels in the account."),
+    click.option("--registry", "registries", metavar="PATH", multiple=True,
+                 help="Further registry file or folder."),
+)  # fmt: skip
+
+
+def trace_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the shared options to a command; it receives them as one keyword, ``options``."""
+    from functools import wraps
+
+    names = ("engine", "layers", "k", "n_ok", "plan", "closing", "step_ms", "wall_ms", "ignored",
+             "ranges", "graph_roles", "pid", "gpu", "labels", "registries")  # fmt: skip
+
+    @wraps(command)
+    def wrapped(**values: Any) -> Any:
+        shared = {name: values.pop(name) for name in names}
+        return command(options=read_options(**shared), **values)
+
+    for option in reversed(_TRACE_OPTIONS):
+        wrapped = option(wrapped)
+    return wrapped
+
+
+def read_options(
+    *,
+    engine: str | None = None,
+    layers: tuple[str, ...] = (),
+    k: int | None = None,
+    n_ok: str | None = None,
+    plan: str | None = None,
+    closing: int | None = None,
+    step_ms: str | None = None,
+    wall_ms: str | None = None,
+    ignored: tuple[str, ...] = (),
+    ranges: tuple[str, ...] = (),
+    graph_roles: tuple[str, ...] = (),
+    pid: str | None = None,
+    gpu: int | None = None,
+    labels: tuple[str, ...] = (),
+    registries: tuple[str, ...] = (),
+) -> Options:
+    """Options of the account from their texts.
+
+    Raises
+    ------
+    UsageError
+        Naming the option that cannot be read.
+    """
+    from dataclasses import replace
+
+    from nsysacct.account import Options
+    from nsysacct.evidence import Code
+    from nsysacct.grammar import Plan
+    from nsysacct.model import BUCKETS, PROVENANCE
+    from nsysacct.nvtx import Rule
+
+    read_plan = Plan.parse(plan) if plan else Plan()
+    if closing is not None:
+        read_plan = replace(read_plan, closing=closing)
+
+    def bucket(option: str, word: str) -> Code:
+        if word not in BUCKETS or word == "unattributed":
+            raise UsageError(option, f"{word!r} is not a bucket", f"use one of {', '.join(BUCKETS[:-1])}")
+        return Code[word.upper()]
+
+    for basis in ignored:
+        if basis not in PROVENANCE:
+            raise UsageError("--ignore", f"{basis!r} is not a basis", f"use one of {', '.join(PROVENANCE)}")
+    pairs = [_pair("--nvtx", text) for text in ranges]
+    roles: dict[int, Code] = {}
+    for text in graph_roles:
+        graph, word = _pair("--graph-role", text)
+        roles[_whole("--graph-role", graph)] = bucket("--graph-role", word)
+    return Options(
+        engine=engine,
+        layers=_layers(layers),
+        k=k,
+        n_ok=_histogram(n_ok) if n_ok else None,
+        plan=read_plan,
+        step_ns=nanoseconds("--step-ms", step_ms),
+        wall_ns=nanoseconds("--wall-ms", wall_ms),
+        ignore=frozenset(ignored),
+        nvtx=tuple(Rule(glob, bucket("--nvtx", word)) for word, glob in pairs),
+        graph_roles=roles,
+        pid=None if pid in (None, "all") else _whole("--pid", str(pid)),
+        gpu=gpu,
+        labels=dict(_pair("--label", text) for text in labels),
+        registry_paths=registries,
+    )
+
+
+def _pair(option: str, text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key or not value:
+        raise UsageError(option, f"cannot read {text!r}", "write it like key=value")
+    return key, value
+
+
+def _whole(option: str, text: str) -> int:
+    if not text.isdecimal():
+        raise UsageError(option, f"{text!r} is not a whole number", "give a decimal number")
+    return int(text)
+
+
+def _layers(texts: tuple[str, ...]) -> Mapping[str, int]:
+    """``("64", "gdn=48")`` -> ``{"all": 64, "gdn": 48}``; commas separate as well."""
+    result: dict[str, int] = {}
+    for text in (part for t in texts for part in t.split(",") if part):
+        kind, equals, number = text.partition("=")
+        if not equals:
+            kind, number = "all", text
+        count = _whole("--layers", number.strip())
+        if count < 1:
+            raise UsageError("--layers", f"{text!r}: a model has at least one layer", "give 1 or more")
+        result[kind.strip() or "all"] = count
+    total = result.get("all")
+    for kind, count in result.items():
+        if total is not None and count > total:
+            raise UsageError("--layers", f"{count} {kind} layers of {total} in all", "fix one of them")
+    return result
+
+
+def _histogram(text: str) -> tuple[int, ...]:
+    counts = tuple(_whole("--n-ok", part.strip()) for part in text.split(","))
+    if len(counts) < 2 or not sum(counts):
+        raise UsageError("--n-ok", f"{text!r} is no histogram", "give rounds that accepted 0, 1, .. k drafts")
+    return counts
+
+
+def nanoseconds(option: str, text: str | None) -> int | None:
+    """Milliseconds as written -> integer ns, without a detour through binary fractions."""
+    if text is None:
+        return None
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        raise UsageError(option, f"{text!r} is not a number", "give milliseconds, e.g. 13.232") from None
+    if not value.is_finite() or value <= 0:
+        raise UsageError(option, f"{text} is not a time", "give milliseconds above 0")
+    return int((value * 1_000_000).to_integral_value())

@@ -1,0 +1,50 @@
+"""``nsysacct split``: the main job."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from nsysacct.cli._base import echo_text, terminal_style, terminal_width, write_output
+from nsysacct.cli._inputs import account_of
+from nsysacct.cli._options import trace_options
+
+if TYPE_CHECKING:
+    from nsysacct.account import Options
+
+
+@click.command("split")
+@click.argument("trace", type=click.Path())
+@trace_options
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("-o", "--output", type=click.Path(), help="File to write instead of stdout.")
+@click.option("--force", is_flag=True, help="Overwrite the output file.")
+@click.option("--detail", is_flag=True, help="List every signature and graph.")
+def command(trace: str, options: Options, form: str, output: str | None, force: bool, detail: bool) -> None:
+    """Split the cost of speculative decoding in TRACE into verify, replay and draft.
+
+    TRACE is an nsys export (.sqlite), a report (.nsys-rep, where nsys is on PATH), or the JSON of an
+    account made before. Every figure says how it is known.
+
+    \b
+    Examples:
+      nsysacct split trace.sqlite --layers 64
+      nsysacct split trace.sqlite --layers 64 --n-ok 27,2,6,7 --step-ms 13.232
+      nsysacct split trace.sqlite --format json -o account.json
+    """
+    result = account_of(trace, options)
+    if form == "json":
+        from nsysacct.wire import dump_account
+
+        write_output(output, dump_account(result), force=force)
+        return
+    from nsysacct import render
+
+    style = render.plain if output else terminal_style(sys.stdout)
+    body = render.text(result, width=terminal_width(), style=style, detail=detail)
+    if output:
+        write_output(output, body, force=force)
+    else:
+        echo_text(body)

@@ -1,0 +1,139 @@
+"""NVTX ranges projected on GPU work: the launching API call lies in a range that names a phase.
+
+A kernel belongs to the range that launched it, however much later it ran. Source: NVTX_EVENTS
+(push/pop and start/end ranges), joined by the thread and host time of the launching call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from heapq import heappop, heappush
+
+import numpy as np
+import numpy.typing as npt
+
+from nsysacct.evidence import Code
+from nsysacct.timeline import Timeline
+from nsysacct.trace import NONE, Trace
+
+U8 = npt.NDArray[np.uint8]
+I64 = npt.NDArray[np.int64]
+
+_WORDS = {
+    "draft": Code.DRAFT, "drafting": Code.DRAFT, "propose": Code.DRAFT, "proposal": Code.DRAFT,
+    "speculate": Code.DRAFT, "verify": Code.VERIFY, "verification": Code.VERIFY,
+    "target_verify": Code.VERIFY, "replay": Code.REPLAY, "prefill": Code.PREFILL,
+    "prompt": Code.PREFILL, "decode": Code.DECODE, "autoregressive": Code.DECODE,
+    "warmup": Code.OTHER, "warm_up": Code.OTHER,
+}  # fmt: skip
+"""Words that name a phase when they are the whole text of a range, but for a prefix and a number."""
+
+_TEXT = re.compile(r"^(?:[\w.]+\s*[:/]\s*)?([a-z]+(?:[_-][a-z]+)*?)(?:[_ -]?(?:[a-z]|#?\d+))?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Range text (glob, case-sensitive) -> phase."""
+
+    pattern: str
+    code: Code
+
+
+def default_code(text: str) -> Code | None:
+    """Phase that a range text names by itself, or None.
+
+    Examples
+    --------
+    >>> default_code("T:draft #12").name, default_code("prefill_b").name
+    ('DRAFT', 'PREFILL')
+    >>> default_code("decode L16 ctx0 n=5") is None
+    True
+    """
+    found = _TEXT.match(text.strip().lower())
+    return _WORDS.get(found.group(1).replace("-", "_")) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """What NVTX says of each event.
+
+    Attributes
+    ----------
+    code : uint8, one per event
+        `Code`; UNKNOWN outside mapped ranges.
+    verify_ranges : int
+        Outermost ranges of this process that name the verify phase: a witness for rounds.
+    mapped : dict
+        Range text -> phase name, for those that occur.
+    """
+
+    code: U8
+    verify_ranges: int
+    mapped: dict[str, str]
+
+
+def project(timeline: Timeline, trace: Trace, rules: Sequence[Rule], *, defaults: bool) -> Projection:
+    """Look up the innermost mapped range around each launching call.
+
+    Push/pop ranges are matched on the launching thread; where no mapped range lies on that thread,
+    any thread of the process counts (engines that mark in one thread and launch from another).
+    """
+    ranges = trace.nvtx
+    code = np.full(len(timeline), Code.UNKNOWN, np.uint8)
+    of_name = np.array(
+        [_map(text, rules, defaults) for text in trace.nvtx_names] or [Code.UNKNOWN], np.uint8
+    )
+    mine = np.flatnonzero(ranges.process == timeline.process)
+    mine = mine[of_name[ranges.text[mine]] != Code.UNKNOWN] if len(mine) else mine
+    if not len(mine):
+        return Projection(code, 0, {})
+    codes = of_name[ranges.text[mine]]
+    start = ranges.start[mine]
+    end = np.where(ranges.end[mine] == NONE, np.iinfo(np.int64).max, ranges.end[mine])
+    thread = ranges.thread[mine]
+    marked = set(np.unique(thread).tolist())
+    for t in np.unique(timeline.thread):
+        events = np.flatnonzero(timeline.thread == t)
+        own = thread == t if int(t) in marked else np.ones(len(mine), bool)
+        code[events] = _innermost(start[own], end[own], codes[own], timeline.launch[events])
+    names = {trace.nvtx_names[i]: Code(int(of_name[i])).name.lower() for i in np.unique(ranges.text[mine])}
+    verify = codes == Code.VERIFY
+    return Projection(code, _outermost(start[verify], end[verify]), names)
+
+
+def _map(text: str, rules: Sequence[Rule], defaults: bool) -> Code:
+    for rule in rules:
+        if fnmatchcase(text, rule.pattern):
+            return rule.code
+    found = default_code(text) if defaults else None
+    return Code.UNKNOWN if found is None else found
+
+
+def _outermost(start: I64, end: I64) -> int:
+    """Ranges that no earlier one contains."""
+    if not len(start):
+        return 0
+    order = np.argsort(start, kind="stable")
+    reach = np.maximum.accumulate(end[order])
+    return int(1 + (start[order][1:] >= reach[:-1]).sum())
+
+
+def _innermost(start: I64, end: I64, codes: U8, at: I64) -> U8:
+    """Code of the latest-opened range that is open at each time."""
+    order = np.argsort(start, kind="stable")
+    start, end, codes = start[order], end[order], codes[order]
+    times = np.unique(np.concatenate([start, end]))
+    segment = np.full(len(times) + 1, Code.UNKNOWN, np.uint8)
+    active: list[tuple[int, int]] = []  # (-index, index): the latest opened first
+    nxt = 0
+    for i, t in enumerate(times):
+        while nxt < len(start) and start[nxt] <= t:
+            heappush(active, (-nxt, nxt))
+            nxt += 1
+        while active and end[active[0][1]] <= t:
+            heappop(active)
+        segment[i + 1] = codes[active[0][1]] if active else Code.UNKNOWN
+    return segment[np.searchsorted(times, at, side="right")]

@@ -1,0 +1,435 @@
+"""Which phase each pass is: from anchors in names, from streams, and from the pattern of graph launches.
+
+Names come first. Where an engine gives every model a stream of its own, the stream tells draft from
+target. An executable graph shows no names in graph granularity, but it does the same work each time:
+its role follows from what its launches stand next to. Every role that rests on a pattern carries its
+reason and a confidence, and `--graph-role` overrides it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from nsysacct.evidence import Code
+from nsysacct.passes import Passes
+from nsysacct.trace import NONE
+
+I64 = npt.NDArray[np.int64]
+U8 = npt.NDArray[np.uint8]
+Bool = npt.NDArray[np.bool_]
+
+MIN_LAUNCHES = 3
+"""A pattern needs at least this many repetitions to be called one."""
+
+AGREE = 0.6
+"""Share of a graph's launches that must stand in the same place for the place to name its role."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphRole:
+    """Role of one executable graph, and why."""
+
+    code: Code
+    basis: str  # "graph" when exclusive neighbours or streams decide, else "pattern"
+    confidence: float
+    reason: str
+
+
+@dataclass(slots=True)
+class Roles:
+    """Phase of every pass, before rounds are told apart from plain decoding.
+
+    Attributes
+    ----------
+    code : uint8, one per pass
+        `Code`: DRAFT, VERIFY, TARGET, PREFILL, OTHER, or UNKNOWN.
+    basis : object array of str, one per pass
+        How the role of the pass is known: "positional", "graph" or "pattern".
+    graphs : dict
+        Executable graph -> `GraphRole`.
+    notes : list of str
+        What a reader must know about how roles were found.
+    """
+
+    code: U8
+    basis: npt.NDArray[np.object_]
+    graphs: dict[int, GraphRole] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def assign(
+    passes: Passes, *, streams: str = "", overrides: Mapping[int, Code] | None = None
+) -> Roles:
+    """Find the phase of each pass.
+
+    Parameters
+    ----------
+    passes : Passes
+    streams : str
+        "per-model" when the engine runs each model on a stream of its own (registry).
+    overrides : mapping, optional
+        Executable graph -> role, from the user (``--graph-role``).
+    """
+    code = _by_anchors(passes)
+    basis = np.full(len(passes), "positional", object)
+    roles = Roles(code=code, basis=basis)
+    if streams == "per-model":
+        _by_streams(passes, roles)
+    _by_graphs(passes, roles, overrides or {})
+    _adopt_unknown(passes, roles)
+    return roles
+
+
+def _by_anchors(passes: Passes) -> U8:
+    """Phase from exclusive kernels; a pass holds anchors of one phase only (`passes.cut`)."""
+    code = np.full(len(passes), Code.UNKNOWN, np.uint8)
+    anchors = passes.anchors
+    for kind in (Code.OTHER, Code.MODEL, Code.TARGET, Code.PLAIN, Code.DECODE, Code.PREFILL,
+                 Code.REPLAY, Code.DRAFT, Code.VERIFY):  # fmt: skip
+        code[anchors[:, kind] > 0] = kind
+    return code
+
+
+# --- streams ---------------------------------------------------------------------------------------
+
+
+def _by_streams(passes: Passes, roles: Roles) -> None:
+    """Tell draft from target by stream, and verify from plain by what a target pass follows."""
+    code = roles.code
+    candidate = (code == Code.MODEL) | (passes.is_graph & ~passes.is_blind & (code == Code.UNKNOWN))
+    if not candidate.any():
+        return
+    target = _target_stream(passes, candidate)
+    on_target = passes.stream == target
+    drafts = candidate & ~on_target
+    one_row = drafts & (passes.is_graph | (passes.width == 1))
+    drafting = np.zeros(len(passes), bool)
+    for stream in np.unique(passes.stream[one_row]):
+        lane = drafts & (passes.stream == stream)
+        drafting |= lane & (np.arange(len(passes)) >= np.flatnonzero(lane & one_row)[0])
+    widths = _verify_by_rows(passes, roles, candidate & on_target, drafting)
+    _draft_lanes(passes, roles, drafts, drafting, max(widths, default=0))
+    side = ~candidate & (code == Code.UNKNOWN) & np.isin(passes.stream, passes.stream[drafting])
+    code[side & (np.arange(len(passes)) >= _first(drafting))] = Code.DRAFT
+    if drafting.any():
+        roles.notes.append(
+            f"stream {target} runs the target, "
+            f"{', '.join(str(int(s)) for s in np.unique(passes.stream[drafting]))} the draft: "
+            "each model has a stream of its own"
+        )
+
+
+def _first(mask: Bool) -> int:
+    """Index of the first True, or the length when there is none."""
+    found = np.flatnonzero(mask)
+    return int(found[0]) if len(found) else len(mask)
+
+
+def _target_stream(passes: Passes, candidate: Bool) -> int:
+    """The stream with the dearest passes: a draft model that costs more than its target helps nobody."""
+    streams = np.unique(passes.stream[candidate])
+    cost = [np.median(passes.gpu_ns[candidate & (passes.stream == s)]) for s in streams]
+    return int(streams[int(np.argmax(cost))])
+
+
+def _verify_by_rows(passes: Passes, roles: Roles, on_target: Bool, drafting: Bool) -> list[int]:
+    """Code the target's passes; return the widths of verify passes.
+
+    A verify pass runs after drafts, on no more rows than were drafted plus one a request; a prompt
+    runs on more, a plain step on one. Passes of verify shape before the first prompt are warm-ups, and
+    one that follows a prompt with no draft between is the prompt's tail.
+    """
+    order = np.flatnonzero(on_target | drafting)
+    lanes = np.flatnonzero(on_target)
+    wide = lanes[passes.width[lanes] > 2 * _SLOT_ROWS] if len(lanes) else lanes
+    first_prompt = int(wide[0]) if len(wide) else -1
+    any_draft = bool(drafting.any())
+    rows, widths = 0, []
+    after_draft: dict[int, list[bool]] = {}
+    chain = False  # inside a prompt's chunks
+    for i in order:
+        width = int(passes.width[i])
+        if drafting[i]:
+            rows += max(width, 1)
+            chain = False
+            continue
+        if i < first_prompt:
+            roles.code[i] = Code.OTHER
+        elif width == 1:
+            roles.code[i] = Code.TARGET
+        elif width != NONE:
+            if any_draft:
+                verify = rows > 0 and width <= 2 * rows + 1
+            else:
+                verify = not chain and width <= 2 * _SLOT_ROWS and first_prompt >= 0
+            roles.code[i] = Code.VERIFY if verify else Code.PREFILL
+            if verify:
+                widths.append(width)
+        elif passes.is_graph[i]:
+            after_draft.setdefault(int(passes.graph[i]), []).append(rows > 0)
+        chain = roles.code[i] == Code.PREFILL
+        rows = 0
+    for graph, places in after_draft.items():
+        share = sum(places) / len(places)
+        verify = any_draft and share >= AGREE
+        role = Code.VERIFY if verify else Code.TARGET
+        roles.graphs[graph] = GraphRole(
+            role,
+            "graph" if share in (0.0, 1.0) else "pattern",
+            max(share, 1 - share),
+            f"{sum(places)} of {len(places)} launches follow draft passes on the target's stream",
+        )
+        mine = on_target & (passes.graph == graph) & (roles.code == Code.UNKNOWN)
+        roles.code[mine] = role
+        roles.basis[mine] = roles.graphs[graph].basis
+    return widths
+
+
+_SLOT_ROWS = 16
+"""Rows of a verify pass that no draft precedes (n-gram): wider ones are prompts."""
+
+
+def _draft_lanes(
+    passes: Passes, roles: Roles, drafts: Bool, drafting: Bool, verify_width: int
+) -> None:
+    """Code the passes of draft streams: drafts, prompts, and warm-ups before the first one-row pass."""
+    width = passes.width
+    prompt = drafts & (width > max(verify_width, 2))
+    roles.code[drafting & ~prompt] = Code.DRAFT
+    roles.code[prompt] = Code.PREFILL
+    roles.code[drafts & ~drafting & ~prompt] = Code.OTHER
+    graphs = drafting & passes.is_graph
+    roles.basis[graphs] = "graph"
+    for graph in np.unique(passes.graph[graphs]):
+        roles.graphs[int(graph)] = GraphRole(
+            Code.DRAFT, "graph", 1.0, "launched on the draft model's own stream"
+        )
+
+
+# --- executable graphs -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """Run-length view of the model passes: each run is one symbol repeated."""
+
+    symbol: I64
+    length: I64
+    first: I64  # pass that opens the run
+
+
+def _runs(symbols: I64) -> _Runs:
+    keep = np.flatnonzero(symbols != NONE)
+    s = symbols[keep]
+    if not len(s):
+        empty = np.zeros(0, np.int64)
+        return _Runs(empty, empty, empty)
+    opens = np.flatnonzero(np.concatenate([[True], s[1:] != s[:-1]]))
+    return _Runs(s[opens], np.diff(np.append(opens, len(s))), keep[opens])
+
+
+_SYMBOL = {Code.VERIFY: -10, Code.DRAFT: -11, Code.TARGET: -12, Code.REPLAY: -12}
+"""Symbols of passes whose phase is known; graphs of unknown role are their own positive id."""
+
+_BLIND = -20
+
+
+def _symbols(passes: Passes, roles: Roles) -> I64:
+    symbols = np.full(len(passes), NONE, np.int64)
+    for code, symbol in _SYMBOL.items():
+        symbols[roles.code == code] = symbol
+    open_graphs = passes.is_graph & (roles.code == Code.UNKNOWN)
+    symbols[open_graphs] = np.where(passes.is_blind[open_graphs], _BLIND, passes.graph[open_graphs])
+    return symbols
+
+
+def _by_graphs(passes: Passes, roles: Roles, overrides: Mapping[int, Code]) -> None:
+    """Give executable graphs of unknown role one: the user's, or what their neighbours say."""
+    for graph, code in overrides.items():
+        roles.graphs[graph] = GraphRole(code, "graph", 1.0, "given with --graph-role")
+        mine = passes.graph == graph
+        roles.code[mine], roles.basis[mine] = code, "graph"
+    symbols = _symbols(passes, roles)
+    open_graphs = [int(g) for g in np.unique(symbols[(symbols >= 0) | (symbols == _BLIND)])]
+    if not open_graphs:
+        return
+    runs = _runs(symbols)
+    has_verify = bool((roles.code == Code.VERIFY).any())
+    has_draft = bool((roles.code == Code.DRAFT).any())
+    if has_verify or has_draft:
+        found = {g: _by_neighbours(g, runs, has_verify, has_draft) for g in open_graphs}
+    else:
+        found = _by_repetition(open_graphs, runs, passes, roles)
+    for graph, role in found.items():
+        roles.graphs[graph] = role
+        mine = symbols == graph
+        roles.code[mine], roles.basis[mine] = role.code, role.basis
+
+
+def _by_neighbours(graph: int, runs: _Runs, has_verify: bool, has_draft: bool) -> GraphRole:
+    """Role of a graph from the named passes that its runs stand between."""
+    at = np.flatnonzero(runs.symbol == graph)
+    before = np.where(at > 0, runs.symbol[np.maximum(at - 1, 0)], NONE)
+    after = np.where(at + 1 < len(runs.symbol), runs.symbol[np.minimum(at + 1, len(runs.symbol) - 1)], NONE)
+    follows_draft = float((before == _SYMBOL[Code.DRAFT]).mean())
+    leads_verify = float((after == _SYMBOL[Code.VERIFY]).mean())
+    name = "blind graph launches" if graph == _BLIND else "its launches"
+    if has_draft and not has_verify and follows_draft >= AGREE:
+        return GraphRole(
+            Code.VERIFY, "pattern", follows_draft,
+            f"{follows_draft:.0%} of {name} come right after draft passes",
+        )  # fmt: skip
+    if has_draft and has_verify and follows_draft >= AGREE:
+        return GraphRole(
+            Code.VERIFY, "pattern", follows_draft,
+            f"{follows_draft:.0%} of {name} come right after draft passes, as verify kernels do",
+        )  # fmt: skip
+    if has_verify and not has_draft and leads_verify >= AGREE and _steady(runs.length[at]):
+        return GraphRole(
+            Code.DRAFT, "pattern", leads_verify,
+            f"runs of {int(np.median(runs.length[at]))} end in a verify pass {leads_verify:.0%} of the time",
+        )  # fmt: skip
+    sure = has_verify and has_draft and follows_draft == 0
+    return GraphRole(
+        Code.TARGET,
+        "graph" if sure else "pattern",
+        1.0 - follows_draft,
+        "verify and draft show their own kernels, and it never stands between them"
+        if sure
+        else f"{follows_draft:.0%} of {name} follow drafts",
+    )
+
+
+def _steady(lengths: I64) -> bool:
+    """Whether run lengths are the same most of the time."""
+    if not len(lengths):
+        return False
+    _, counts = np.unique(lengths, return_counts=True)
+    return bool(counts.max() / len(lengths) >= 0.8)
+
+
+def _by_repetition(
+    graphs: list[int], runs: _Runs, passes: Passes, roles: Roles
+) -> dict[int, GraphRole]:
+    """Roles when nothing has a name: k launches of cheap graphs, then one dear one, over and over."""
+    cost = {g: float(np.median(passes.gpu_ns[passes.graph == g])) for g in graphs if g != _BLIND}
+    best: tuple[float, int, dict[int, int], float] | None = None
+    for verify in cost:
+        drafts, rounds, steady = _between(verify, runs)
+        cheaper = {g: n for g, n in drafts.items() if cost.get(g, np.inf) < cost[verify]}
+        if rounds >= MIN_LAUNCHES and cheaper and (best is None or cost[verify] > best[0]):
+            best = (cost[verify], verify, cheaper, steady)
+    if best is None:
+        return {}
+    _, verify, drafts, steady = best
+    if not _host_waits_between(verify, drafts, passes):
+        roles.notes.append(
+            f"graphs {', '.join(map(str, sorted([verify, *drafts])))} alternate without the host waiting "
+            "between them: pieces of one pass or draft and verify, the launches cannot tell"
+        )
+        return {}
+    k = sum(drafts.values())
+    found = {
+        verify: GraphRole(
+            Code.VERIFY, "pattern", steady, f"one launch after each {k} of cheaper graphs, {steady:.0%} alike"
+        )
+    }
+    for graph, n in drafts.items():
+        found[graph] = GraphRole(
+            Code.DRAFT, "pattern", steady, f"{n} launches before each launch of graph {verify}"
+        )
+    _join_same_place(graphs, runs, cost, found)
+    for graph in graphs:
+        found.setdefault(
+            graph, GraphRole(Code.TARGET, "pattern", steady, "stands outside the draft-verify pattern")
+        )
+    return found
+
+
+def _between(verify: int, runs: _Runs) -> tuple[dict[int, int], int, float]:
+    """What is launched between consecutive launches of one graph.
+
+    Returns
+    -------
+    drafts : dict
+        Graph -> launches a round, for graphs that nearly every interval holds equally often.
+    rounds : int
+        Intervals looked at, the first one's drafts included.
+    steady : float
+        Share of intervals with the usual content.
+    """
+    at = np.flatnonzero((runs.symbol == verify) & (runs.length == 1))
+    if len(at) < MIN_LAUNCHES or (runs.symbol == verify).sum() > len(at) / AGREE:
+        return {}, 0, 0.0
+    contents: list[dict[int, int]] = []
+    for a, b in zip(at[:-1], at[1:], strict=True):
+        held: dict[int, int] = {}
+        for r in range(a + 1, b):
+            held[int(runs.symbol[r])] = held.get(int(runs.symbol[r]), 0) + int(runs.length[r])
+        contents.append(held)
+    drafts: dict[int, int] = {}
+    shares = []
+    for graph in {g for c in contents for g in c}:
+        counts = np.array([c.get(graph, 0) for c in contents])
+        values, times = np.unique(counts, return_counts=True)
+        usual, share = int(values[np.argmax(times)]), float(times.max() / len(counts))
+        if usual > 0 and share >= 0.8:
+            drafts[graph] = usual
+            shares.append(share)
+    return drafts, len(at), min(shares, default=0.0)
+
+
+def _host_waits_between(verify: int, drafts: Mapping[int, int], passes: Passes) -> bool:
+    """Whether the host usually waits somewhere in a round: it must read tokens to go on drafting."""
+    mine = np.flatnonzero(np.isin(passes.graph, [verify, *drafts]))
+    at = np.flatnonzero(passes.graph[mine] == verify)
+    around = [passes.epoch[mine[min(i + 1, len(mine) - 1)]] != passes.epoch[mine[max(i - 1, 0)]] for i in at]
+    return bool(np.mean(around) >= AGREE) if around else False
+
+
+def _join_same_place(
+    graphs: list[int], runs: _Runs, cost: Mapping[int, float], found: dict[int, GraphRole]
+) -> None:
+    """Graphs instantiated anew stand where the old ones stood, and cost the same."""
+    known = {g: r.code for g, r in found.items()}
+    for graph in graphs:
+        if graph in found or graph not in cost:
+            continue
+        at = np.flatnonzero(runs.symbol == graph)
+        before = [known.get(int(runs.symbol[i - 1])) for i in at if i > 0]
+        after = [known.get(int(runs.symbol[i + 1])) for i in at if i + 1 < len(runs.symbol)]
+        for twin, code in known.items():
+            alike = abs(cost[graph] - cost[twin]) <= 0.1 * cost[twin]
+            place = before if code == Code.VERIFY else after
+            other = Code.DRAFT if code == Code.VERIFY else Code.VERIFY
+            if alike and place and sum(p == other for p in place) / len(place) >= AGREE:
+                found[graph] = GraphRole(
+                    code, "pattern", found[twin].confidence, f"same place and cost as graph {twin}"
+                )
+                break
+
+
+# --- the rest --------------------------------------------------------------------------------------
+
+
+def _adopt_unknown(passes: Passes, roles: Roles) -> None:
+    """Kernels without a name, launched with one known pass and nothing else, belong to it."""
+    code = roles.code
+    unknown = np.flatnonzero((code == Code.UNKNOWN) & ~passes.is_graph)
+    known = np.flatnonzero(np.isin(code, [Code.DRAFT, Code.VERIFY, Code.TARGET, Code.PREFILL]))
+    if not len(unknown) or not len(known):
+        return
+    place = passes.epoch.astype(np.int64) * (1 << 32) + passes.stream
+    phases: dict[int, set[tuple[int, str]]] = {}
+    for i in known:
+        phases.setdefault(int(place[i]), set()).add((int(code[i]), str(roles.basis[i])))
+    for i in unknown:
+        near = phases.get(int(place[i]), set())
+        if len({c for c, _ in near}) == 1:
+            found, basis = min(near)
+            code[i] = found
+            roles.basis[i] = "pattern" if basis == "pattern" else "positional"

@@ -1,0 +1,135 @@
+"""Passes, roles and rounds of one timeline put together: the skeleton that amounts hang on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from nsysacct import grammar, passes, roles, steps
+from nsysacct.evidence import Code, NameEvidence
+from nsysacct.grammar import Layout, Plan
+from nsysacct.model import Semantics
+from nsysacct.passes import Passes
+from nsysacct.roles import GraphRole
+from nsysacct.timeline import Timeline
+from nsysacct.trace import NONE
+
+I32 = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """What runs when.
+
+    Attributes
+    ----------
+    passes : Passes
+    layout : Layout
+    graphs : mapping
+        Executable graph -> role, where one was inferred.
+    k : int or None
+        Drafts a round.
+    width : int or None
+        Rows a verify pass runs, most often.
+    how : str
+        "markers", "names", "graphs" or "none": what the rounds were read from.
+    notes : list of str
+    """
+
+    passes: Passes
+    layout: Layout
+    graphs: Mapping[int, GraphRole]
+    k: int | None
+    width: int | None
+    how: str
+    notes: list[str]
+
+
+def read(
+    timeline: Timeline,
+    names: NameEvidence,
+    *,
+    semantics: Semantics,
+    streams: str,
+    known_engine: bool,
+    plan: Plan,
+    k: int | None = None,
+    n_ok: Sequence[int] | None = None,
+    overrides: Mapping[int, Code] | None = None,
+) -> Structure:
+    """Read the structure of a timeline.
+
+    Parameters
+    ----------
+    known_engine : bool
+        Whether a registry describes the engine: only then does the absence of verify kernels mean that
+        nothing was verified.
+    k : int, optional
+        Drafts a round, when the user says so.
+    overrides : mapping, optional
+        Executable graph -> role (``--graph-role``).
+    """
+    if steps.has_markers(names):
+        cuts = steps.cut_steps(timeline, names)
+        found = passes.features(timeline, names, cuts.segment_of)
+        code = cuts.code
+        basis = np.full(len(found), "positional", object)
+        graphs: Mapping[int, GraphRole] = {}
+        notes: list[str] = []
+        how = "markers"
+    else:
+        found = passes.cut(timeline, names)
+        given = roles.assign(found, streams=streams, overrides=overrides)
+        code, basis, graphs, notes = given.code, given.basis, given.graphs, given.notes
+        named = bool((found.anchors[:, [Code.VERIFY, Code.DRAFT, Code.MODEL]] > 0).any())
+        how = "names" if named else "graphs" if (code == Code.VERIFY).any() else "none"
+    if known_engine and not (code == Code.VERIFY).any():
+        rest = np.isin(code, [Code.UNKNOWN, Code.MODEL])
+        code[rest & (found.kernels + found.is_graph > 0)] = Code.TARGET
+    width = usual(found.width[(code == Code.VERIFY) & (found.width > 1)])
+    if k is None and width is not None:
+        k = width if semantics.verify_width == "k" else width - 1
+    if k is None and how != "markers":
+        k = _usual_drafts(code)
+    layout = grammar.read_rounds(
+        code,
+        basis,
+        found.epoch,
+        found.width,
+        found.is_graph,
+        semantics=semantics,
+        k=k,
+        plan=plan,
+        n_ok=n_ok,
+    )
+    return Structure(found, layout, graphs, k, width, how, notes)
+
+
+def usual(values: npt.NDArray[np.int32]) -> int | None:
+    """The most frequent value; None of nothing."""
+    if not len(values):
+        return None
+    distinct, counts = np.unique(values, return_counts=True)
+    return int(distinct[np.argmax(counts)])
+
+
+def _usual_drafts(code: npt.NDArray[np.uint8]) -> int | None:
+    """Draft passes before a verify pass, most often."""
+    verify = np.flatnonzero(code == Code.VERIFY)
+    drafts = np.concatenate([[0], np.cumsum(code == Code.DRAFT)])
+    if not len(verify):
+        return None
+    counts = np.diff(np.concatenate([[0], drafts[verify]]))
+    return usual(counts[counts > 0].astype(np.int32))
+
+
+def round_starts(structure: Structure) -> npt.NDArray[np.int64]:
+    """Launch time of the first pass of each round, ns, shape (rounds,)."""
+    layout, found = structure.layout, structure.passes
+    starts = np.full(layout.rounds, np.iinfo(np.int64).max)
+    mine = layout.round_of != NONE
+    np.minimum.at(starts, layout.round_of[mine], found.launch[mine])
+    return starts

@@ -1,0 +1,223 @@
+"""How many rounds ran, by every count that the trace allows, and whether they agree.
+
+The verdict is the counts': exact when verify-only kernels (or a once-a-round marker) divide without
+remainder and every other witness agrees; inferred when rounds come from launches and positions alone;
+inconsistent when witnesses differ; none when nothing was verified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nsysacct import counting
+from nsysacct.attribution import Attribution
+from nsysacct.errors import TraceError
+from nsysacct.evidence import Code, NameEvidence
+from nsysacct.model import BUCKETS, Rounds, Semantics, SignatureCount, Witness
+from nsysacct.names import parse
+from nsysacct.nvtx import Projection
+from nsysacct.signatures import Pattern
+from nsysacct.structure import Structure
+from nsysacct.timeline import Timeline
+from nsysacct.trace import NONE, Trace
+
+if TYPE_CHECKING:
+    from nsysacct.account import Options
+
+
+def judge(
+    line: Timeline,
+    trace: Trace,
+    names: NameEvidence,
+    found: Structure,
+    placed: Attribution,
+    marks: Projection,
+    semantics: Semantics,
+    options: Options,
+) -> Rounds:
+    """Count rounds by all means and compare.
+
+    Raises
+    ------
+    TraceError
+        When the layers given by the user contradict counts that another number explains.
+    """
+    layout = found.layout
+    counted, partial = _verify_only(line, trace, names, found)
+    observed = layout.rounds
+    proof = counting.prove(counted, options.layers, observed=observed or None)
+    signatures = list(proof.signatures)
+    witnesses = _witnesses(found, marks, options, observed)
+    reasons = list(proof.reasons) if counted else []
+    if partial:
+        reasons.append(partial)
+    if not observed and not counted:
+        return _no_rounds(found, options)
+    _refuse_wrong_layers(proof, options, trace)
+    value = observed or proof.rounds
+    agree = all(w.agrees for w in witnesses)
+    markers = _marker_counts(line, names, observed)
+    signatures = [*markers, *signatures]
+    proven = (bool(counted) and proof.whole and proof.rounds == observed) or (
+        bool(markers) and all(m.verdict == "exact" for m in markers)
+    )
+    contradicted = bool(counted) and not (proof.whole and proof.rounds == observed)
+    if contradicted or not agree:
+        verdict = "inconsistent"
+    elif proven:
+        verdict = "exact"
+    else:
+        verdict = "inferred"
+        reasons.append(_inferred_from(found))
+    return Rounds(
+        value=value,
+        verdict=verdict,
+        signatures=signatures,
+        witnesses=witnesses,
+        k=found.k,
+        width=found.width,
+        layers=proof.layers or dict(options.layers),
+        layers_how=proof.layers_how,
+        reasons=[r for r in reasons if r],
+    )
+
+
+def _no_rounds(found: Structure, options: Options) -> Rounds:
+    known = found.how != "none" or bool((found.layout.code == Code.TARGET).any())
+    placed = np.isin(found.layout.code, [Code.PLAIN, Code.DECODE, Code.PREFILL]).any()
+    sure = known or bool(placed)
+    return Rounds(
+        value=0 if sure else None,
+        verdict="none",
+        layers=dict(options.layers),
+        layers_how="given" if options.layers else "",
+        reasons=[
+            "no verify pass: speculation was off, or silently not used"
+            if sure
+            else "nothing in the names, graphs or ranges tells draft from verify"
+        ],
+    )
+
+
+def _inferred_from(found: Structure) -> str:
+    return {
+        "names": "rounds are passes told apart by names, streams and position",
+        "graphs": "rounds are launches of the graph that the pattern says verifies",
+        "markers": "rounds are steps that ended in an acceptance kernel",
+    }.get(found.how, "")
+
+
+def _refuse_wrong_layers(proof: counting.Proof, options: Options, trace: Trace) -> None:
+    """--layers that no count fits, while another number explains them all, is a mistake to stop at."""
+    if proof.whole or not options.layers or len(proof.reasons) < 2:
+        return
+    given = ",".join(f"{kind}={n}" if kind != "all" else str(n) for kind, n in options.layers.items())
+    raise TraceError(
+        f"--layers {given}",
+        f"does not fit the counts of the verify-only kernels in {trace.name}: {proof.reasons[-1]}",
+        "give that number, or leave --layers out",
+    )
+
+
+def _verify_only(
+    line: Timeline, trace: Trace, names: NameEvidence, found: Structure
+) -> tuple[list[counting.Counted], str]:
+    """Kernels that only verify passes run, counted per distinct name; and why they may not be counted.
+
+    When some verify passes are graphs timed as a whole, their kernels are not in the rows: the rows
+    must not be scaled to rounds, so nothing is counted.
+    """
+    layout, passes = found.layout, found.passes
+    verify = layout.code == Code.VERIFY
+    hidden = int((verify & passes.is_graph & (passes.kernels == 0)).sum())
+    kernel = np.flatnonzero((names.code == Code.VERIFY) & (line.name != NONE) & ~_marker_mask(names))
+    if not len(kernel):
+        return [], ""
+    if hidden:
+        seen = int(verify.sum()) - hidden
+        return [], f"{hidden} of {hidden + seen} verify passes are whole graphs: kernel rows are not scaled to rounds"
+    duration = line.duration
+    result = []
+    for name in np.unique(line.name[kernel]):
+        mine = kernel[line.name[kernel] == name]
+        signature = names.signatures[int(names.signature[mine[0]])]
+        result.append(
+            counting.Counted(
+                pattern=str(Pattern.of(parse(trace.kernel_names[int(name)]))),
+                instances=len(mine),
+                gpu_ns=int(duration[mine].sum()),
+                kind=signature.layer or "all",
+                per_layer=signature.per_layer,
+                per_round=signature.per_round,
+            )
+        )
+    result.sort(key=lambda c: (-c.instances, c.pattern))
+    return result, ""
+
+
+def _marker_mask(names: NameEvidence) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    flags = np.array([bool(s.marker) for s in names.signatures] + [False], bool)
+    return flags[names.signature]
+
+
+def _marker_counts(line: Timeline, names: NameEvidence, observed: int) -> list[SignatureCount]:
+    """Kernels that run once a verify step, against the steps seen."""
+    rows = []
+    duration = line.duration
+    for i, s in enumerate(names.signatures):
+        if s.marker != "accept":
+            continue
+        mine = np.flatnonzero(names.signature == i)
+        if not len(mine) or not observed:
+            continue
+        per_round, rest = divmod(len(mine), observed)
+        rows.append(
+            SignatureCount(
+                pattern=s.pattern,
+                instances=len(mine),
+                gpu_ns=int(duration[mine].sum()),
+                kind="round",
+                per_layer=0,
+                per_round=per_round if not rest else None,
+                rounds=observed if not rest else None,
+                verdict="exact" if not rest else "not whole",
+                detail="" if not rest else f"{len(mine)} = {per_round} x {observed} + {rest}",
+            )
+        )
+    return rows
+
+
+def _witnesses(
+    found: Structure, marks: Projection, options: Options, observed: int
+) -> list[Witness]:
+    """Counts that do not rest on signatures."""
+    layout, passes = found.layout, found.passes
+    verify = layout.code == Code.VERIFY
+    rows: list[Witness] = []
+
+    def add(name: str, rounds: int | None, detail: str = "") -> None:
+        rows.append(Witness(name=name, rounds=rounds, agrees=rounds == observed, detail=detail))
+
+    if observed:
+        add("verify passes in launch order", observed)
+    drafted = layout.draft_passes[layout.draft_passes > 0]
+    if len(drafted) and found.k and found.how != "markers":
+        per_round, counts = np.unique(drafted, return_counts=True)
+        usual = int(per_round[np.argmax(counts)])
+        bursts = len(drafted)
+        add("draft bursts before a verify pass", bursts, f"{usual} passes each, usually")
+        if usual == found.k and int(layout.draft_passes.sum()) % found.k == 0:
+            add("draft steps / k", int(layout.draft_passes.sum()) // found.k, f"k = {found.k}")
+    graphs = verify & passes.is_graph
+    if graphs.all() and graphs.any() and found.how == "graphs":
+        add("launches of verify graphs", int(graphs.sum()))
+    if marks.verify_ranges:
+        add("NVTX verify ranges", marks.verify_ranges)
+    if options.n_ok is not None:
+        add("n_ok histogram", sum(options.n_ok), "given with --n-ok")
+    return rows
+
+
