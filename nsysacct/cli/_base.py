@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, NoReturn
 
 import click
 
+from nsysacct.cli._progress import Progress
 from nsysacct.cli._text import encodable, on_terminal, printable, wants_colour
 from nsysacct.errors import UsageError
 
 __all__ = [
+    "Progress",
     "atomic_file",
     "echo_error",
     "echo_text",
@@ -24,9 +28,14 @@ __all__ = [
     "on_terminal",
     "output_option",
     "printable",
+    "refuse_existing",
+    "terminal_style",
+    "terminal_width",
     "wants_colour",
     "write_output",
 ]
+
+Style = Callable[[str, str], str]
 
 output_option = click.option(
     "-o", "--output", metavar="FILE", help="Write to FILE instead of stdout ('-')."
@@ -34,18 +43,16 @@ output_option = click.option(
 force_option = click.option("--force", is_flag=True, help="Overwrite an output file.")
 
 
-def echo_text(text: str, *, newline: bool = True, colour: bool = False) -> None:
+def echo_text(text: str, *, newline: bool = True) -> None:
     """Print `text` on stdout, safe for any terminal, console encoding and pipe.
 
     Parameters
     ----------
     text : str
-        May hold names from a trace; control characters are written out.
+        May hold names from a trace: control characters are written out. The colours of
+        `terminal_style` are kept where colours are wanted.
     newline : bool
         End with a new line, unless `text` has one already.
-    colour : bool
-        `text` holds our own colour codes: keep them. Its parts from a trace must have gone through
-        `printable` before the colours were added.
 
     Raises
     ------
@@ -53,8 +60,20 @@ def echo_text(text: str, *, newline: bool = True, colour: bool = False) -> None:
         stdout is closed, full or gone (`BrokenPipeError`).
     """
     if sys.stdout is None:
-        raise OSError("stdout is closed")
-    _print(text if colour else printable(text), sys.stdout, newline)
+        raise OSError(errno.EBADF, "is closed", "stdout")
+    _print(printable(text, keep_colours=wants_colour(sys.stdout)), sys.stdout, newline)
+
+
+def terminal_style(stream: IO[str] | None = None) -> Style:
+    """`render.ansi` where colours are wanted, `render.plain` elsewhere."""
+    from nsysacct import render
+
+    return render.ansi if wants_colour(stream) else render.plain
+
+
+def terminal_width() -> int:
+    """Columns to wrap text at: the terminal's (or COLUMNS), 40 to 120; 80 elsewhere."""
+    return min(max(shutil.get_terminal_size((80, 24)).columns, 40), 120)
 
 
 def echo_error(text: str) -> None:
@@ -118,7 +137,7 @@ def atomic_file(path: str | Path, *, force: bool = False) -> Iterator[Path]:
     try:
         # the ending stays, since writers choose the format by it
         handle, name = tempfile.mkstemp(
-            prefix=f".{target.stem}-", suffix=target.suffix, dir=target.parent
+            prefix=_temporary_prefix(target), suffix=target.suffix, dir=target.parent
         )
         os.close(handle)
         temporary = Path(name)
@@ -126,17 +145,23 @@ def atomic_file(path: str | Path, *, force: bool = False) -> Iterator[Path]:
         _give_usual_mode(temporary)
         os.replace(temporary, target)
     except OSError as failure:
-        about_ours = (
-            failure.filename in (None, str(target.parent))
-            or (temporary is not None and failure.filename == str(temporary))
-            or str(failure.filename).startswith(str(target.parent / f".{target.stem}-"))
-        )
-        if not about_ours or failure.errno is None:
+        if failure.errno is None or not _is_ours(failure, target):
             raise
         raise OSError(failure.errno, failure.strerror, str(path)) from failure
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def _is_ours(failure: OSError, target: Path) -> bool:
+    """Whether `failure` is about writing `target` and not about some input of the block."""
+    if failure.filename is None:
+        return not isinstance(failure, ConnectionError)
+    return Path(failure.filename).name.startswith(_temporary_prefix(target))
+
+
+def _temporary_prefix(target: Path) -> str:
+    return f".{target.stem}-"
 
 
 def refuse_existing(path: Path, force: bool) -> None:

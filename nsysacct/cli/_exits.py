@@ -41,6 +41,8 @@ _REMEDIES = {
     errno.EISDIR: "name a file",
 }
 
+_WRITE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
+
 
 def run_guarded(action: Callable[[], object], debug: Callable[[], bool]) -> int:
     """Run `action` and turn whatever happens into an exit code and at most one line on stderr.
@@ -124,20 +126,12 @@ def _os_line(failure: OSError) -> str:
     what = failure.strerror or str(failure) or type(failure).__name__
     subject = failure.filename2 or failure.filename
     if subject is None:
-        subject = "nsysacct" if _flushes() else "stdout"
+        # files that we write name themselves, so a nameless failed write is stdout's
+        subject = "stdout" if failure.errno in _WRITE_ERRORS else "nsysacct"
     if isinstance(subject, bytes):
         subject = os.fsdecode(subject)
     remedy = _REMEDIES.get(failure.errno or 0, "check the path and the disk")
     return f"{subject}: {what}; {remedy}"
-
-
-def _flushes() -> bool:
-    try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except (OSError, ValueError):
-        return False
-    return True
 
 
 def _close_stdout(code: int, debug: bool) -> int:

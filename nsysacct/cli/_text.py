@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import IO
 
 _KEPT = "\n\t"
+# the codes that our own styles use and no other: in a name from a trace they can do no harm
+_COLOUR = re.compile("(\x1b\\[(?:0|1|2|31|32|33)m)")
 
 
-def printable(text: str, *, one_line: bool = False) -> str:
+def printable(text: str, *, one_line: bool = False, keep_colours: bool = False) -> str:
     r"""`text` with control characters written out instead of sent to the terminal.
 
     Parameters
@@ -18,6 +21,8 @@ def printable(text: str, *, one_line: bool = False) -> str:
         Anything, names from a trace included.
     one_line : bool
         Also join lines and runs of blanks into one line.
+    keep_colours : bool
+        Let the few colour codes of our own styles through.
 
     Returns
     -------
@@ -37,13 +42,16 @@ def printable(text: str, *, one_line: bool = False) -> str:
     # nearly all text is plain: let one fast check decide
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
         return text
+    if keep_colours:
+        parts = _COLOUR.split(text)  # text, code, text, code, .., text
+        return "".join(p if i % 2 else printable(p) for i, p in enumerate(parts))
     return "".join(c if c in _KEPT or _harmless(c) else _written_out(c) for c in text)
 
 
 def _harmless(character: str) -> bool:
     # str.isprintable is False for controls, surrogates, separators (except the space) and
     # formatting characters such as the bidirectional overrides that can disguise a name
-    return character.isprintable() or character == "\N{NO-BREAK SPACE}"
+    return character.isprintable() or character in "\N{NO-BREAK SPACE}\N{IDEOGRAPHIC SPACE}"
 
 
 def _written_out(character: str) -> str:
@@ -74,4 +82,6 @@ def wants_colour(stream: IO[str] | None = None) -> bool:
     """Whether to colour: a terminal, not a dumb one, and no NO_COLOR (no-color.org)."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
+    if os.name == "nt" and not (os.environ.get("WT_SESSION") or os.environ.get("TERM")):
+        return False  # an old console prints the codes
     return on_terminal(stream if stream is not None else sys.stdout)
