@@ -115,7 +115,8 @@ def _figures(account: Account, notes: list[str]) -> dict[tuple[str, str], float 
     }
     for name in ("draft", "verify", "replay"):
         figures[name, "ms/round"] = account.bucket(name).total_ns / rounds / NS_PER_MS
-    figures["residual", "ms/round"] = account.window.residual_ns / rounds / NS_PER_MS
+    idle = account.window.residual_ns - account.window.computed_ns
+    figures["residual", "ms/round"] = idle / rounds / NS_PER_MS
     costs: Costs | None = None
     try:
         costs = costs_of(account)

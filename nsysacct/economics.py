@@ -20,7 +20,7 @@ from fractions import Fraction
 import msgspec
 
 from nsysacct.errors import UsageError
-from nsysacct.model import Account, Bucket, ProcessAccount, Semantics
+from nsysacct.model import Account, Bucket, ProcessAccount, Semantics, Window
 from nsysacct.semantics import REPLAY_STEPS, TOKENS, VERIFY_WIDTH
 from nsysacct.theory import alpha_for_mean
 
@@ -110,16 +110,16 @@ def plain_step(account: ProcessAccount) -> tuple[float, str] | None:
     runs of plain or decode steps in the trace.
     """
     options = account.options if isinstance(account, Account) else {}
-    given = options.get("step_ms")
+    given = options.get("step_ns")
     if given is not None:
-        return float(given) * NS_PER_MS, "given step time"
+        return float(given), "given step time"
     for role in ("plain", "decode"):
         steps = [s for s in account.steps if s.role == role and s.count and s.width in (None, 1)]
         walls = [s for s in steps if s.wall_ns is not None]
         count = sum(s.count for s in walls)
         if count:
             wall = sum((s.wall_ns or 0.0) * s.count for s in walls) / count
-            return wall, f"mean of {count} {role} steps in the trace, gaps included"
+            return wall, f"{count} {role} steps in the trace, gaps included"
         count = sum(s.count for s in steps)
         busy = sum(s.busy_ns or s.gpu_ns for s in steps)
         if count and busy:
@@ -159,6 +159,16 @@ def _tokens(
     )  # fmt: skip
 
 
+def _tokens_of_wall(account: Account, part: ProcessAccount, emitted: int) -> int:
+    """Tokens that the wall paid for: a given wall is the run's, closing steps included."""
+    if part.window.wall_how != "given":
+        return emitted
+    acceptance, closing = part.acceptance, account.options.get("closing") or 0
+    if acceptance is not None and acceptance.tokens not in (None, 0, emitted):
+        return int(acceptance.tokens or emitted)
+    return emitted + int(closing)
+
+
 def costs_of(
     account: Account, *, plain_ms: float | None = None, process: ProcessAccount | None = None
 ) -> Costs:
@@ -193,9 +203,7 @@ def costs_of(
         raise UsageError("k", "the account does not say how many tokens a round drafts", "give --k")
     notes: list[str] = []
     emitted, batch, accepted = _tokens(part, semantics, rounds, notes)
-    tokens = emitted
-    if part.window.wall_how == "given" and acceptance is not None and acceptance.tokens:
-        tokens = acceptance.tokens
+    tokens = _tokens_of_wall(account, part, emitted)
     amounts = {name: _on_wall(part.bucket(name)) for name in ("draft", "verify", "replay")}
     if amounts["verify"] <= 0:
         raise UsageError(
@@ -222,7 +230,7 @@ def costs_of(
         verify_ns=amounts["verify"],
         replay_ns=amounts["replay"],
         rest_ns=rest,
-        idle_ns=part.window.residual_ns if part.window.wall_how == "trace" else None,
+        idle_ns=_idle(part.window),
         tokens=tokens,
         emitted=emitted,
         batch=batch,
@@ -233,6 +241,13 @@ def costs_of(
         bases={name: dict(part.bucket(name).by_basis) for name in amounts},
         notes=notes,
     )
+
+
+def _idle(window: Window) -> int | None:
+    """Wall without GPU work; None where a given wall leaves unclassified kernels open."""
+    if window.wall_how != "trace":
+        return None
+    return max(0, window.residual_ns - window.computed_ns)
 
 
 def _note_tail(

@@ -101,7 +101,6 @@ def article(*, shared_ms: float = 39.70) -> Account:
     window = msgspec.structs.replace(
         run.window,
         computed_ns=41 * ns(PLAIN_MS),
-        residual_ns=rest,
         residual_low_ns=rest - ns(12.27),  # kernels that no signature takes
         residual_high_ns=rest,
     )

@@ -327,9 +327,23 @@ def test_a_missing_plain_step_leaves_speedups_open_but_not_times():
 
 
 def test_the_given_step_time_comes_before_the_traces():
-    run = msgspec.structs.replace(article(), options={"step_ms": 12.5})
+    run = msgspec.structs.replace(article(), options={"step_ns": 12_500_000})
     assert costs_of(run).plain_ns == 12.5e6
     assert costs_of(article()).plain_ns == PLAIN_MS * 1e6
+
+
+def test_closing_steps_of_a_given_wall_are_tokens():
+    run = article()
+    acceptance = msgspec.structs.replace(run.acceptance, tokens=62)
+    run = msgspec.structs.replace(run, acceptance=acceptance)
+    assert costs_of(run).tokens == 62
+    assert costs_of(msgspec.structs.replace(run, options={"closing": 2})).tokens == 64
+
+
+def test_work_that_is_priced_but_not_seen_is_not_idle():
+    run = account(wall_ms=100, verify_ms=80, n_ok=[5, 5], plain_ms=5.0)
+    window = msgspec.structs.replace(run.window, computed_ns=15_000_000)
+    assert costs_of(msgspec.structs.replace(run, window=window)).idle_ns == 5_000_000
 
 
 def test_plain_step_without_a_wall_says_that_gaps_are_missing():
