@@ -114,7 +114,13 @@ def _verdict_on(failure: BaseException) -> tuple[int, str]:
 
 def _usage_line(failure: click.UsageError) -> str:
     path = failure.ctx.command_path if failure.ctx is not None else "nsysacct"
+    if isinstance(failure, _BARE_GROUP):
+        return f"{path}: Missing command; see '{path} --help'"
     return f"{path}: {failure.format_message().rstrip('. ')}; see '{path} --help'"
+
+
+# click 8.2 raises this for a group without arguments, with all of --help as its message
+_BARE_GROUP: type[Exception] | tuple[()] = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 
 def _extra_line(module: str) -> str:
