@@ -62,7 +62,12 @@ class Verdict:
     head_names: tuple[str, ...]
     confidence: float
     single_capture: bool
+    inconclusive: Inconclusive = "no-verdict"
     notes: tuple[str, ...] = ()
+
+    def effective(self, check: Check) -> Outcome:
+        """Outcome of a check as it counts: inconclusive ones as the user said."""
+        return _effective(check, self.inconclusive)
 
     @property
     def exit_code(self) -> int:
@@ -127,6 +132,7 @@ def judge(
         head_names=tuple(side.name for side in head),
         confidence=confidence,
         single_capture=single,
+        inconclusive=inconclusive,
         notes=tuple(_notes(base, head, checks, single)),
     )
 
@@ -340,8 +346,7 @@ def _overall(
 ) -> tuple[Literal["pass", "fail", "no verdict"], list[str]]:
     if serious:
         return "no verdict", [str(obstacle) for obstacle in serious]
-    counts_as: dict[str, str] = {"inconclusive": inconclusive.replace("-", " ")}
-    effective = [(counts_as.get(c.outcome, c.outcome), c) for c in checks]
+    effective = [(_effective(check, inconclusive), check) for check in checks]
     for outcome in ("fail", "no verdict"):
         hits = [c for seen, c in effective if seen == outcome]
         if hits:
@@ -352,6 +357,12 @@ def _overall(
     if not judged:
         return "no verdict", ["nothing was judged: no limit has a figure in these captures"]
     return "pass", [f"{len(judged)} limits held"]
+
+
+def _effective(check: Check, inconclusive: Inconclusive) -> Outcome:
+    if check.outcome != "inconclusive":
+        return check.outcome
+    return "no verdict" if inconclusive == "no-verdict" else inconclusive
 
 
 def _notes(

@@ -1,0 +1,140 @@
+"""A diff for readers and machines: text, Markdown, JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from nsysacct.diff import Diff, Moved
+from nsysacct.gate_output import md
+from nsysacct.quantities import clean, duration, percent, short, significant
+from nsysacct.wire import dump_document
+
+DIFF_KIND = "nsysacct/diff"
+MARKDOWN_LINES = 40
+"""Signature lines of a Markdown diff; the largest changes come first in each family."""
+
+COLUMNS = ("where", "base", "head", "change", "by count", "by duration", "launches", "each", "why")
+
+
+def text(found: Diff) -> str:
+    """Plain text: total, residual, then bucket, family, signature, largest change first."""
+    rows = [COLUMNS, *(_cells(line, depth) for line, depth in _lines(found))]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
+    lines = [_title(found), ""]
+    lines += ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
+    lines += ["", *(f"note: {clean(note)}" for note in found.notes)] if found.notes else []
+    return "\n".join(lines) + "\n"
+
+
+def markdown(found: Diff) -> str:
+    """Markdown table; at most `MARKDOWN_LINES` lines, then how many are left out."""
+    lines = [f"## {md(_title(found))}", "", "| " + " | ".join(COLUMNS) + " |"]
+    lines.append("|---|" + "--:|" * (len(COLUMNS) - 2) + "---|")
+    rows = list(_lines(found))
+    for line, depth in rows[:MARKDOWN_LINES]:
+        cells = _cells(line, depth)
+        name = "&nbsp;" * 2 * depth + md(cells[0].strip())
+        lines.append("| " + " | ".join([name, *map(md, cells[1:])]) + " |")
+    if len(rows) > MARKDOWN_LINES:
+        lines += ["", f"and {len(rows) - MARKDOWN_LINES} further lines"]
+    lines += ["", *(f"> {md(note)}" for note in found.notes)] if found.notes else []
+    return "\n".join(lines) + "\n"
+
+
+def document(found: Diff) -> dict[str, Any]:
+    """Diff as a JSON object (kind ``nsysacct/diff``, version 1); times in ns per ``per``."""
+    return {
+        "schema": {"kind": DIFF_KIND, "version": 1},
+        "per": found.per,
+        "base": list(found.base_names),
+        "head": list(found.head_names),
+        "total": _moved(found.total, "parts"),
+        "residual": _moved(found.residual, "parts"),
+        "buckets": [_moved(bucket, "families") for bucket in found.buckets],
+        "notes": list(found.notes),
+    }
+
+
+def as_json(found: Diff) -> str:
+    """Diff as JSON text (`document`)."""
+    return dump_document(document(found))
+
+
+FORMATS: dict[str, Callable[[Diff], str]] = {"text": text, "markdown": markdown, "json": as_json}
+"""Name of a format -> its writer."""
+
+
+def _title(found: Diff) -> str:
+    names = [", ".join(short(n, 40) for n in side) for side in (found.base_names, found.head_names)]
+    return f"{names[0]} → {names[1]}, per {found.per}"
+
+
+def _lines(found: Diff) -> Iterator[tuple[Moved, int]]:
+    """Lines with their depth, without buckets that are empty on both sides."""
+    yield found.total, 0
+    yield found.residual, 0
+    for bucket in found.buckets:
+        if not bucket.base_ns and not bucket.head_ns:
+            continue
+        yield bucket, 0
+        for family in bucket.parts:
+            yield family, 1
+            for line in family.parts:
+                yield line, 2
+
+
+def _cells(line: Moved, depth: int) -> tuple[str, ...]:
+    launches = each = ""
+    if line.base_count or line.head_count:
+        launches = _arrow(significant(line.base_count), significant(line.head_count))
+        each = _arrow(_each(line.base_each_ns), _each(line.head_each_ns))
+    change = f"{_signed(line.delta_ns)} ({percent(line.ratio)})"
+    if line.ratio is None:
+        change = _signed(line.delta_ns)
+    return (
+        "  " * depth + (short(line.name, 48) or "(no family)"),
+        duration(line.base_ns),
+        duration(line.head_ns),
+        change,
+        _signed(line.count_ns),
+        _signed(line.duration_ns),
+        launches,
+        each,
+        line.why if line.name not in ("total", "residual") else "",
+    )
+
+
+def _arrow(base: str, head: str) -> str:
+    return base if base == head else f"{base} → {head}"
+
+
+def _each(ns: float | None) -> str:
+    return "-" if ns is None else duration(ns)
+
+
+def _signed(ns: float) -> str:
+    if ns == 0:
+        return "0"
+    return ("+" if ns > 0 else "") + duration(ns)
+
+
+def _moved(line: Moved, parts: str) -> dict[str, Any]:
+    finer = {"families": "signatures"}.get(parts, "")
+    result: dict[str, Any] = {
+        "name": line.name,
+        "base_ns": line.base_ns,
+        "head_ns": line.head_ns,
+        "delta_ns": line.delta_ns,
+        "count_ns": line.count_ns,
+        "duration_ns": line.duration_ns,
+        "other_ns": line.other_ns,
+        "base_count": line.base_count,
+        "head_count": line.head_count,
+        "base_each_ns": line.base_each_ns,
+        "head_each_ns": line.head_each_ns,
+        "why": line.why,
+    }
+    if parts in ("families", "signatures"):
+        result[parts] = [_moved(part, finer) for part in line.parts]
+    return result
