@@ -287,6 +287,21 @@ def test_break_even_by_k_contains_the_measurement_and_its_best(costs):
     assert at[4].extrapolated
 
 
+def test_the_k_lever_and_the_k_table_agree(costs):
+    by_k = {p.k: p.speedup for p in break_even(costs, verify_slope_ms=1.0).by_k}
+    for k in (1, 2, 5):
+        found = row(costs, Levers(k=k, verify_slope_ms=1.0))
+        assert found.corner("recomputed", "per round").speedup == pytest.approx(by_k[k])
+
+
+def test_a_histogram_of_another_k_only_stands_beside_that_k(costs):
+    rows = what_if(costs, Levers(n_ok=(10, 10, 22), k=2, no_replay=True)).rows
+    named = [row.levers for row in rows]
+    assert ["k 2"] in named
+    assert ["n_ok 10,10,22", "k 2"] in named
+    assert all("k 2" in names for names in named if "n_ok 10,10,22" in names)
+
+
 def test_a_verify_slope_makes_long_drafts_dearer(costs):
     flat = {p.k: p.speedup for p in break_even(costs).by_k}
     steep = {p.k: p.speedup for p in break_even(costs, verify_slope_ms=2.0).by_k}
