@@ -25,12 +25,16 @@ from dataclasses import dataclass
 ANONYMOUS = "(anonymous namespace)"
 """Canonical spelling of an unnamed namespace."""
 
+OPERATOR = (
+    r"operator\s*(?:\(\s*\)|\[\s*\]|<=>|->\*?|<<=?|>>=?|&&|\|\||\+\+|--|[-+*/%^&|=<>!]=?|,|~)"
+)
+"""Regular expression of an operator's name."""
+
 _TOKEN = re.compile(
-    r"""
+    rf"""
       (?P<space>\s+)
-    | (?P<anonymous><\s*unnamed\s*>|\(\s*anonymous\s+namespace\s*\)|\{\s*anonymous\s*\})
-    | (?P<operator>\boperator\s*(?:\(\s*\)|\[\s*\]|<=>|->\*?|<<=?|>>=?|&&|\|\||\+\+|--
-                                  |[-+*/%^&|=<>!]=?|,|~))
+    | (?P<anonymous><\s*unnamed\s*>|\(\s*anonymous\s+namespace\s*\)|\{{\s*anonymous\s*\}})
+    | (?P<operator>\b{OPERATOR})
     | (?P<word>(?:[^\W\d]|\$)[\w$]*(?:\[abi:\w+\])*(?:(?<=auto):\d+(?!\w))?)
     | (?P<number>\d\w*(?:\.\w+)*)
     | (?P<mark>::|\.\.\.|->|.)
@@ -63,7 +67,7 @@ class Component:
     rest: str = ""
 
     def __str__(self) -> str:
-        return self.name + _angle(self.name, self.args) + self.rest
+        return self.name + angled(self.name, self.args) + self.rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,7 @@ class KernelName:
     @property
     def signature(self) -> str:
         """Qualified name with template arguments: what tells two instantiations apart."""
-        return self.qualified + _angle(self.base, self.args)
+        return self.qualified + angled(self.base, self.args)
 
     def __str__(self) -> str:
         head = f"{self.return_type} " if self.return_type else ""
@@ -118,7 +122,7 @@ class KernelName:
         Long arguments are cut first, so that the base and as many arguments as fit stay readable;
         ``…`` marks every cut.
         """
-        full = self.base + _angle(self.base, self.args)
+        full = self.base + angled(self.base, self.args)
         if len(full) > width and self.args:
             full = f"{self.base}<{', '.join(_cut(self.args, width - len(self.base) - 2))}>"
         return full if len(full) <= width else full[: max(0, width - 1)] + "…"
@@ -146,9 +150,9 @@ def parse(text: str) -> KernelName:
     tokens, _ = tokenise(text)
     match = match_brackets(tokens)
     if match is None or not _readable(tokens):
-        return KernelName(base=text, opaque=True)
+        return KernelName(base=text.strip(), opaque=True)
     name = _read_name(*_canonical(tokens, match))
-    return KernelName(base=text, opaque=True) if name is None else name
+    return KernelName(base=text.strip(), opaque=True) if name is None else name
 
 
 def normalise(text: str) -> str:
@@ -200,6 +204,15 @@ def segments(argument: str) -> list[str | tuple[str, ...]]:
     return [*parts, _join(tokens[start:])] if start < len(tokens) else parts
 
 
+def angled(name: str, args: tuple[str, ...] | None) -> str:
+    """Template argument list as it follows `name`; empty for None."""
+    if args is None:
+        return ""
+    gap = " " if name.endswith("<") else ""  # operator< <int>
+    end = " " if args and _OPEN_END.search(args[-1]) else ""  # <&A::operator- >
+    return f"{gap}<{', '.join(args)}{end}>"
+
+
 def tokenise(text: str) -> tuple[list[str], list[int]]:
     """Tokens of a name without white space, and the index in `text` at which each begins."""
     tokens: list[str] = []
@@ -218,12 +231,10 @@ def tokenise(text: str) -> tuple[list[str], list[int]]:
     return tokens, starts
 
 
-def match_brackets(
-    tokens: list[str], opens_after: frozenset[str] = frozenset()
-) -> list[int] | None:
+def match_brackets(tokens: list[str]) -> list[int] | None:
     """Partner index of every bracket token, -1 for other tokens.
 
-    ``<`` opens a template list only after a name (or a token of `opens_after`), ``>`` closes only
+    ``<`` opens a template list only after a name, ``>`` closes only
     an open ``<``; elsewhere they are comparisons and have no partner. A ``<`` that is still open
     where an outer bracket closes, or at the end, was a comparison too.
 
@@ -237,7 +248,7 @@ def match_brackets(
     open_count = {"(": 0, "[": 0, "{": 0}
     for i, token in enumerate(tokens):
         if token == "<":
-            if _takes_arguments(tokens, i, opens_after):
+            if _takes_arguments(tokens, i):
                 stack.append(i)
         elif token in open_count:
             open_count[token] += 1
@@ -257,7 +268,7 @@ def match_brackets(
     return None if any(open_count.values()) else match
 
 
-def _takes_arguments(tokens: list[str], i: int, opens_after: frozenset[str]) -> bool:
+def _takes_arguments(tokens: list[str], i: int) -> bool:
     """Whether the ``<`` at index `i` opens a template argument list."""
     before = i - 1
     while before >= 0 and tokens[before] == "const":  # `T const<..>` is spelled `const T<..>`
@@ -265,7 +276,7 @@ def _takes_arguments(tokens: list[str], i: int, opens_after: frozenset[str]) -> 
     if before < 0:
         return False
     token = tokens[before]
-    return token in opens_after or (_is_name(token) and token not in _NOT_A_TEMPLATE)
+    return _is_name(token) and token not in _NOT_A_TEMPLATE
 
 
 def _is_name(token: str) -> bool:
@@ -409,7 +420,7 @@ def _read_component(tokens: list[str], match: list[int], end: int) -> tuple[Comp
         return None
     if tokens[end] == "}" and match[end] >= 0:
         return Component(_join(tokens[match[end] : end + 1]), args), match[end]
-    if _is_name(tokens[end]) or tokens[end] == ANONYMOUS:
+    if tokens[end] == ANONYMOUS or (_is_name(tokens[end]) and tokens[end] not in _QUALIFIERS):
         return Component(tokens[end], args), end
     return None
 
@@ -442,14 +453,6 @@ def _split(tokens: list[str], match: list[int], start: int) -> tuple[str, ...]:
         i = max(i, match[i]) + 1
     items.append(_join(tokens[first:close]))
     return tuple(items)
-
-
-def _angle(name: str, args: tuple[str, ...] | None) -> str:
-    if args is None:
-        return ""
-    gap = " " if name.endswith("<") else ""  # operator< <int>
-    end = " " if args and _OPEN_END.search(args[-1]) else ""  # <&A::operator- >
-    return f"{gap}<{', '.join(args)}{end}>"
 
 
 def _cut(args: tuple[str, ...], width: int) -> list[str]:

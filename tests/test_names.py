@@ -144,13 +144,14 @@ def test_function_pointers_and_comparisons():
 
 @pytest.mark.parametrize(
     "text",
-    ["two words", "a(", "a)", "k<3", "'x'", "<string id 17>", "", " ", "k(int)]", "k.kd", "::"],
+    ["two words", "a(", "a)", "k<3", "'x'", "<string id 17>", "", "k(int)]", "k.kd", "::"],
 )
 def test_other_texts_are_opaque_and_kept_as_they_are(text):
     name = parse(text)
     assert name.opaque
     assert str(name) == text == name.base
     assert name.args is name.params is None
+    assert parse(f"  {text} ") == name
 
 
 def test_segments_split_at_template_lists():
