@@ -146,7 +146,11 @@ def _exists(name: str) -> bool:
 )
 @click.version_option(__version__, prog_name="nsysacct", message="%(prog)s %(version)s")
 @click.option(
-    "--debug", is_flag=True, envvar="NSYSACCT_DEBUG", help="Print the traceback of an error."
+    "--debug",
+    is_flag=True,
+    envvar="NSYSACCT_DEBUG",
+    show_envvar=True,
+    help="Print the traceback of an error.",
 )
 def cli(debug: bool) -> None:
     """Account for speculative decoding in Nsight Systems exports.

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import lzma
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+ROOT = Path(__file__).resolve().parents[1]
+TRACES = ROOT / "fixtures" / "traces"
+
+# a shared or slow machine must not fail a property by the clock
+settings.register_profile("nsysacct", deadline=None, print_blob=True)
+settings.load_profile("nsysacct")
+
+Done = subprocess.CompletedProcess[str]
+Run = Callable[..., Done]
+
+
+def process_environment(tmp_path: Path, **changes: str | None) -> dict[str, str]:
+    """The environment of a test process: nothing of the caller's that changes an output."""
+    dropped = ("NSYSACCT_", "XDG_CACHE_HOME", "LOCALAPPDATA", "NO_COLOR", "FORCE_COLOR", "PYTHONIO")
+    env = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
+    env |= {"COLUMNS": "80", "PYTHONUTF8": "1", "NSYSACCT_CACHE": str(tmp_path / "cache")}
+    env.pop("PYTHONUNBUFFERED", None)
+    for name, value in changes.items():
+        env.pop(name, None)
+        if value is not None:
+            env[name] = value
+    return env
+
+
+@pytest.fixture
+def run_cli(tmp_path: Path) -> Run:
+    """Run ``nsysacct ARGS...`` as a process of its own in a folder of its own."""
+
+    def run(
+        *args: str | Path, env: Mapping[str, str | None] | None = None, cwd: Path | None = None
+    ) -> Done:
+        return subprocess.run(
+            [sys.executable, "-m", "nsysacct", *map(str, args)],
+            cwd=cwd or tmp_path,
+            env=process_environment(tmp_path, **(env or {})),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=120,
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def trace_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Path of a shipped trace, unpacked once: ``trace_file("small_graph")``."""
+    folder = tmp_path_factory.mktemp("traces")
+
+    def unpack(name: str) -> Path:
+        target = folder / f"{name}.sqlite"
+        if not target.exists():
+            with lzma.open(TRACES / f"{name}.sqlite.xz") as packed, target.open("wb") as file:
+                shutil.copyfileobj(packed, file)
+        return target
+
+    return unpack
