@@ -1,19 +1,19 @@
-"""Reading an nsys SQLite export: the only room with SQL and nsys table names."""
+"""What a trace holds, as structures of arrays: one array element a row, NULL ids as NONE."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import IntEnum
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
-
-NONE = -1
-"""Stands for NULL in id columns."""
+U8 = npt.NDArray[np.uint8]
+Bool = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,25 @@ class Gpu:
     sm_count: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Kernels:
-    """CUPTI_ACTIVITY_KIND_KERNEL, valid rows only; one array element a row."""
+@dataclass(frozen=True)
+class _Rows:
+    """Base of the tables: where a row lies in the export."""
+
+    rowids: Callable[[], I64] = field(repr=False, kw_only=True)
+
+    @cached_property
+    def row(self) -> I64:
+        """Rowid of each row in its table."""
+        return self.rowids()
+
+
+@dataclass(frozen=True)
+class Kernels(_Rows):
+    """CUPTI_ACTIVITY_KIND_KERNEL, valid rows only; one array element a row.
+
+    Columns with one value throughout are read-only views of a single element. `grid` and `block`
+    are read from the file on first use.
+    """
 
     start: I64  # ns
     end: I64
@@ -50,6 +66,182 @@ class Kernels:
     name: I32  # index into Trace.kernel_names
     graph_node: I64  # NONE for eager kernels; upper 32 bits are the executable graph's id
     graph: I64  # graphId column, or graph_node >> 32, or NONE
-    grid: npt.NDArray[np.int32]  # (n, 3)
-    block: npt.NDArray[np.int32]  # (n, 3)
-    row: I64  # rowid in the table
+    geometry: Callable[[], tuple[I32, I32]] = field(repr=False, kw_only=True)
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @cached_property
+    def _geometry(self) -> tuple[I32, I32]:
+        return self.geometry()
+
+    @property
+    def grid(self) -> I32:
+        """Blocks in x, y, z; shape (n, 3)."""
+        return self._geometry[0]
+
+    @property
+    def block(self) -> I32:
+        """Threads of a block in x, y, z; shape (n, 3)."""
+        return self._geometry[1]
+
+
+class MemKind(IntEnum):
+    """Kind of a memory operation."""
+
+    MEMCPY = 0
+    MEMSET = 1
+
+
+@dataclass(frozen=True)
+class MemOps(_Rows):
+    """CUPTI_ACTIVITY_KIND_MEMCPY, then CUPTI_ACTIVITY_KIND_MEMSET; valid rows only."""
+
+    start: I64  # ns
+    end: I64
+    process: I32
+    gpu: I32
+    context: I32
+    stream: I32
+    correlation: I64
+    graph_node: I64
+    kind: U8  # MemKind
+    copy_kind: I32  # 1 host to device, 2 device to host, 8 on the device, ...; NONE for memset
+    bytes: I64
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass(frozen=True)
+class GraphRuns(_Rows):
+    """CUPTI_ACTIVITY_KIND_GRAPH_TRACE: graph launches timed as a whole, gaps between nodes included.
+
+    Rows with start = end = 0 (the time could not be collected) are here with `timed` False.
+    """
+
+    start: I64  # ns
+    end: I64
+    process: I32
+    gpu: I32  # GPU of the first node; of the process where that is a host node
+    context: I32
+    stream: I32
+    correlation: I64
+    graph: I64  # template id
+    graph_exec: I64  # executable id
+    timed: Bool
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass(frozen=True)
+class ApiCalls(_Rows):
+    """CUPTI_ACTIVITY_KIND_RUNTIME: runtime and driver API calls, failed ones included."""
+
+    start: I64  # host ns
+    end: I64
+    process: I32
+    thread: I32  # thread id as the OS has it
+    correlation: I64
+    kind: U8  # ApiKind
+    name: I32  # index into Trace.api_names
+    return_value: I32  # 0: success
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass(frozen=True)
+class Syncs(_Rows):
+    """CUPTI_ACTIVITY_KIND_SYNCHRONIZATION: waits of the host, not GPU time."""
+
+    start: I64  # ns
+    end: I64
+    process: I32
+    context: I32
+    stream: I32  # NONE: not a single stream
+    correlation: I64
+    sync_type: I32  # 1 event, 2 stream waits for event, 3 stream, 4 context
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+class NvtxKind(IntEnum):
+    """How an NVTX range was made, or that it is a mark."""
+
+    PUSH_POP = 0
+    START_END = 1
+    MARK = 2
+
+
+@dataclass(frozen=True)
+class NvtxRanges(_Rows):
+    """NVTX_EVENTS: ranges, or marks. NONE as `end`: still open when the capture ended."""
+
+    start: I64  # host ns
+    end: I64
+    process: I32  # NONE: a process without CUDA work
+    thread: I32
+    end_thread: I32  # NONE: the same
+    domain: I32  # index into Trace.nvtx_domains; 0 is the default domain
+    text: I32  # index into Trace.nvtx_names
+    kind: U8  # NvtxKind
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass(frozen=True)
+class GraphEvents(_Rows):
+    """CUDA_GRAPH_EVENTS (2024 and later): graphs created, cloned, instantiated."""
+
+    start: I64  # ns
+    process: I32
+    thread: I32
+    event_class: I32  # 94 instantiated, 95 created, 96 cloned
+    graph: I64
+    original_graph: I64
+    graph_exec: I64
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass(frozen=True)
+class GraphNodeEvents(_Rows):
+    """Creation of graph nodes: CUDA_GRAPH_NODE_EVENTS, CUDA_GRAPH_EVENTS up to 2023.4."""
+
+    start: I64  # ns
+    process: I32
+    thread: I32
+    graph_node: I64
+    original_graph_node: I64  # node that it was cloned from, or NONE
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One message of the collector. Source: DIAGNOSTIC_EVENT (2024 and later)."""
+
+    timestamp: int  # ns
+    severity: str  # "info", "warning", "error", "verbose"
+    source: str  # "injection", "daemon", "analysis"
+    text: str
+    pid: int | None
+
+
+@dataclass(frozen=True)
+class GpuMetrics:
+    """GPU_METRICS: hardware counters sampled over time."""
+
+    timestamp: I64  # ns
+    metric: I32  # index into `names`
+    value: I64
+    names: list[str]
+
+    def __len__(self) -> int:
+        return len(self.timestamp)

@@ -1,0 +1,47 @@
+"""Reading an nsys SQLite export: the only room with SQL and nsys table names."""
+
+from nsysacct.trace.calls import ApiKind, classify
+from nsysacct.trace.columns import NONE, Progress, Rejection
+from nsysacct.trace.files import FileFacts
+from nsysacct.trace.reader import Trace, read_trace
+from nsysacct.trace.tables import (
+    ApiCalls,
+    Diagnostic,
+    Gpu,
+    GpuMetrics,
+    GraphEvents,
+    GraphNodeEvents,
+    GraphRuns,
+    Kernels,
+    MemKind,
+    MemOps,
+    NvtxKind,
+    NvtxRanges,
+    Process,
+    Syncs,
+)
+
+__all__ = [
+    "NONE",
+    "ApiCalls",
+    "ApiKind",
+    "Diagnostic",
+    "FileFacts",
+    "Gpu",
+    "GpuMetrics",
+    "GraphEvents",
+    "GraphNodeEvents",
+    "GraphRuns",
+    "Kernels",
+    "MemKind",
+    "MemOps",
+    "NvtxKind",
+    "NvtxRanges",
+    "Process",
+    "Progress",
+    "Rejection",
+    "Syncs",
+    "Trace",
+    "classify",
+    "read_trace",
+]

@@ -1,0 +1,444 @@
+"""Columnar reading: integer columns of one table as numpy arrays, without a Python object a row.
+
+Rows come through ADBC as arrow batches, large tables in ranges of rowids on several threads (the
+driver releases the GIL). The driver takes a column's type from the first batch, so each range is
+one batch: a column that is not purely integer comes out with another arrow type, and that range
+is read again with a type check per value. Values that are no integers exclude their row, which is
+counted, never guessed at.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nsysacct.trace.database import Database, damage, quoted, text_of
+
+I64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+Progress = Callable[[str, int, int], None]
+
+NONE = -1
+"""Stands for NULL in id columns."""
+
+RANGE_ROWS = 1 << 18
+"""Rows read at a time: large enough to be fast, small enough to keep memory flat."""
+
+_THREADS = min(4, os.cpu_count() or 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """An integer column to read.
+
+    Attributes
+    ----------
+    name : str
+        Name of the column in the table.
+    dtype : type
+        ``np.int64`` or ``np.int32``; values outside it are damage in a required column and NONE in
+        another (sentinels such as 4294967295 for "all streams").
+    required : bool
+        Whether a row without a value is excluded. Otherwise NULL is NONE.
+    """
+
+    name: str
+    dtype: type[np.int64] | type[np.int32] = np.int64
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Rows that were left out: where, why, how many."""
+
+    table: str
+    reason: str
+    count: int
+
+
+@dataclass
+class Table:
+    """Columns of a table, damaged rows left out.
+
+    Attributes
+    ----------
+    arrays : dict
+        Column name -> array of `size`. Constant columns are read-only views of one element.
+    size : int
+        Rows kept.
+    first : int
+        Smallest rowid.
+    kept : int64 array or None
+        Rowids of the rows kept; None when they are ``first .. first + size - 1``.
+    rejected : list of Rejection
+    """
+
+    arrays: dict[str, npt.NDArray[Any]]
+    size: int
+    first: int = 1
+    kept: I64 | None = None
+    rejected: list[Rejection] = field(default_factory=list)
+
+    def rowids(self) -> I64:
+        """Rowid of each row."""
+        if self.kept is not None:
+            return self.kept
+        return np.arange(self.first, self.first + self.size, dtype=np.int64)
+
+    def keep(self, good: Bool) -> None:
+        """Keep the rows marked in `good`."""
+        rowids = self.rowids()
+        for name, array in self.arrays.items():
+            self.arrays[name] = array[good]
+        self.kept = rowids[good]
+        self.size = len(self.kept)
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """Consecutive rowids that are read at once."""
+
+    low: int
+    high: int
+    size_limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """What one range gave: a scalar in place of an array means the same value in each row.
+
+    `rowids` is None when they are ``low .. low + size - 1``.
+    """
+
+    low: int
+    size: int
+    values: dict[str, npt.NDArray[Any] | int]
+    rowids: I64 | None
+    damaged: int
+    missing: int
+
+    def all_rowids(self) -> I64:
+        """Rowid of each row."""
+        if self.rowids is not None:
+            return self.rowids
+        return np.arange(self.low, self.low + self.size, dtype=np.int64)
+
+
+def read_table(
+    database: Database,
+    table: str,
+    columns: Sequence[Column],
+    *,
+    where: str = "",
+    progress: Progress | None = None,
+) -> Table:
+    """Read integer columns of `table`.
+
+    Parameters
+    ----------
+    database : Database
+    table : str
+        Must exist. Columns that it lacks are filled with NONE.
+    columns : sequence of Column
+    where : str
+        SQL condition; rows that do not meet it are not read.
+    progress : callable, optional
+        Called with (table, rows done, rows in all).
+
+    Raises
+    ------
+    TraceError
+        The table cannot be read to its end.
+    """
+    low, high, count = _extent(database, table)
+    there = [column for column in columns if column.name in database.columns[table]]
+    pieces: list[_Piece] = []
+    done = 0
+    if count:
+        dense = high - low + 1 == count
+        plan = _plan(low, high, count, dense=dense)
+        reader = _RangeReader(database, table, there, where, with_rowids=bool(where) or not dense)
+        for piece in _read_ranges(reader, plan, threads=_THREADS if count > 2 * RANGE_ROWS else 1):
+            pieces.append(piece)
+            done += piece.size + piece.damaged + piece.missing
+            if done > count:
+                raise damage(database.name, ValueError("more rows than the table has"), table)
+            if progress is not None:
+                progress(table, min(done, count), count)
+    return _joined(table, columns, there, pieces, low)
+
+
+def _extent(database: Database, table: str) -> tuple[int, int, int]:
+    """Smallest and largest rowid, and number of rows."""
+    sql = "SELECT (SELECT min(rowid) FROM {0}), (SELECT max(rowid) FROM {0}), (SELECT count(*) FROM {0})"
+    row = database.rows(table, sql.format(quoted(table)))[0]
+    low, high, count = (value if isinstance(value, int) else 0 for value in row)
+    return low, high, count
+
+
+def _plan(low: int, high: int, count: int, *, dense: bool) -> list[_Range]:
+    """Ranges of rowids with about RANGE_ROWS rows each; one range when rowids are scattered."""
+    span = high - low + 1
+    if not dense and span > 4 * count:
+        return [_Range(low, high, count)]
+    return [
+        _Range(start, min(start + RANGE_ROWS - 1, high), RANGE_ROWS)
+        for start in range(low, high + 1, RANGE_ROWS)
+    ]
+
+
+def _read_ranges(reader: _RangeReader, plan: list[_Range], *, threads: int) -> Iterator[_Piece]:
+    """Pieces in the order of `plan`, a few of them in the making at a time."""
+    connections: SimpleQueue[_Connection] = SimpleQueue()
+    opened: list[_Connection] = []
+    threads = min(threads, len(plan))
+
+    def read(part: _Range) -> _Piece:
+        connection = connections.get()
+        try:
+            return reader.read(connection, part)
+        finally:
+            connections.put(connection)
+
+    try:
+        for _ in range(threads):
+            opened.append(_Connection(reader.database))
+            connections.put(opened[-1])
+        if threads == 1:
+            yield from map(read, plan)
+            return
+        pool = ThreadPoolExecutor(threads, thread_name_prefix="nsysacct-read")
+        try:
+            yield from pool.map(read, plan)
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+    finally:
+        for connection in opened:
+            connection.close()
+
+
+class _Connection:
+    """An ADBC connection; not through its dbapi module, whose import costs a fifth of a second."""
+
+    def __init__(self, database: Database) -> None:
+        import adbc_driver_manager
+        import adbc_driver_sqlite
+
+        self._manager = adbc_driver_manager
+        self.errors: tuple[type[BaseException], ...] = (adbc_driver_manager.Error, OSError)
+        try:
+            self._database = adbc_driver_sqlite.connect(database.uri)
+            self._connection = adbc_driver_manager.AdbcConnection(self._database)
+        except self.errors as error:
+            raise damage(database.name, error) from None
+
+    def query(self, sql: str, rows: int) -> Any:
+        """Run a query and return its only record batch, or None when it has no rows."""
+        import pyarrow as pa
+
+        statement = self._manager.AdbcStatement(self._connection)
+        try:
+            statement.set_options(**{"adbc.sqlite.query.batch_rows": str(rows + 1)})
+            statement.set_sql_query(sql)
+            stream, _ = statement.execute_query()
+            reader = pa.RecordBatchReader.from_stream(stream)
+            batches = [batch for batch in reader if batch.num_rows]
+            reader.close()
+        finally:
+            statement.close()
+        if len(batches) > 1:
+            raise OSError("more rows than the table has")
+        return batches[0] if batches else None
+
+    def close(self) -> None:
+        """Close connection and database."""
+        self._connection.close()
+        self._database.close()
+
+
+@dataclass(frozen=True)
+class _RangeReader:
+    """Reads one range of a table at a time."""
+
+    database: Database
+    table: str
+    columns: Sequence[Column]
+    where: str
+    with_rowids: bool
+
+    def read(self, connection: _Connection, part: _Range) -> _Piece:
+        import pyarrow as pa
+
+        try:
+            batch = connection.query(self._sql(part, checked=False), part.size_limit)
+            if batch is not None and any(not pa.types.is_int64(t) for t in batch.schema.types):
+                batch = connection.query(self._sql(part, checked=True), part.size_limit)
+        except connection.errors as error:
+            raise damage(self.database.name, error, self.table) from None
+        if batch is None:
+            return _Piece(part.low, 0, {}, None, 0, 0)
+        return self._piece(batch, part.low)
+
+    def _sql(self, part: _Range, *, checked: bool) -> str:
+        """Select the columns; `checked` takes integers only and adds a flag for damaged rows."""
+        names = [quoted(column.name) for column in self.columns]
+        chosen = list(names)
+        if checked:
+            chosen = [f"CASE WHEN typeof({n}) = 'integer' THEN {n} END" for n in names]
+            damaged = " OR ".join(f"typeof({n}) NOT IN ('integer', 'null')" for n in names)
+            chosen.append(f"({damaged})")
+        if self.with_rowids:
+            chosen.append("rowid")
+        condition = f"rowid BETWEEN {part.low} AND {part.high}"
+        if self.where:
+            condition += f" AND ({self.where})"
+        return f"SELECT {', '.join(chosen)} FROM {quoted(self.table)} WHERE {condition}"
+
+    def _piece(self, batch: Any, low: int) -> _Piece:
+        size = batch.num_rows
+        arrays = [_numpy(array) for array in batch.columns]
+        rowids = arrays.pop()[0] if self.with_rowids else None
+        damaged = np.zeros(size, bool)
+        if len(arrays) > len(self.columns):
+            damaged = arrays.pop()[0] != 0
+        missing = np.zeros(size, bool)
+        values: dict[str, npt.NDArray[Any]] = {}
+        for column, (data, null) in zip(self.columns, arrays, strict=True):
+            data, bad = _fitted(column, data, null, damaged)
+            values[column.name] = data
+            if bad is not None:
+                missing |= bad
+        missing &= ~damaged
+        dropped = damaged | missing
+        counts = int(np.count_nonzero(damaged)), int(np.count_nonzero(missing))
+        if any(counts):
+            keep = ~dropped
+            values = {name: data[keep] for name, data in values.items()}
+            rowids = (rowids if rowids is not None else np.arange(low, low + size))[keep]
+            size = len(rowids)
+        compact = {name: _compact(data) for name, data in values.items()}
+        return _Piece(low, size, compact, None if rowids is None else rowids.copy(), *counts)
+
+
+def _numpy(array: Any) -> tuple[I64, Bool | None]:
+    """Values of an arrow int64 array (0 where NULL) and which are NULL (None: none is)."""
+    size, offset = len(array), array.offset
+    validity, data = array.buffers()
+    values = np.frombuffer(data, np.int64, size, offset * 8) if size else np.empty(0, np.int64)
+    if not array.null_count or validity is None:
+        return values, None
+    bits = np.frombuffer(validity, np.uint8)
+    present = np.unpackbits(bits, bitorder="little", count=offset + size)[offset:].astype(bool)
+    return values, ~present
+
+
+def _fitted(
+    column: Column, data: I64, null: Bool | None, damaged: Bool
+) -> tuple[npt.NDArray[Any], Bool | None]:
+    """Values in the column's type, NONE for NULL, and the rows that cannot be kept (or None)."""
+    bad: Bool | None = None
+    if null is not None:
+        data = np.where(null, NONE, data)
+        if column.required:
+            bad = null & ~damaged
+    if column.dtype is np.int64:
+        return data, bad
+    bounds = np.iinfo(np.int32)
+    if len(data) and (int(data.max()) > bounds.max or int(data.min()) < bounds.min):
+        outside = (data > bounds.max) | (data < bounds.min)
+        data = np.where(outside, NONE, data)
+        if column.required:
+            bad = outside if bad is None else bad | outside
+    return data.astype(np.int32), bad
+
+
+def _compact(data: npt.NDArray[Any]) -> npt.NDArray[Any] | int:
+    """A scalar when all rows have the same value; else the array, not tied to the arrow batch."""
+    if len(data) and data[0] == data[-1] and bool((data == data[0]).all()):
+        return int(data[0])
+    return np.array(data, copy=True)
+
+
+def _joined(
+    table: str, columns: Sequence[Column], there: Sequence[Column], pieces: list[_Piece], low: int
+) -> Table:
+    """Put the pieces together, column by column, so that only one column exists twice."""
+    size = sum(piece.size for piece in pieces)
+    names = {column.name for column in there}
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    for column in columns:
+        parts = [p.values.pop(column.name) for p in pieces if p.size and column.name in names]
+        scalars = {part for part in parts if isinstance(part, int)}
+        if not size:
+            arrays[column.name] = np.empty(0, column.dtype)
+        elif column.name not in names:
+            arrays[column.name] = np.broadcast_to(column.dtype(NONE), size)
+        elif len(scalars) == 1 and all(isinstance(part, int) for part in parts):
+            arrays[column.name] = np.broadcast_to(column.dtype(scalars.pop()), size)
+        else:
+            sizes = [piece.size for piece in pieces if piece.size]
+            arrays[column.name] = _filled(column, parts, sizes, size)
+    kept = None
+    if any(piece.rowids is not None for piece in pieces):
+        kept = np.concatenate([piece.all_rowids() for piece in pieces])
+    rejected = []
+    for reason, count in (
+        ("a value is not an integer", sum(piece.damaged for piece in pieces)),
+        ("a value is missing or out of range", sum(piece.missing for piece in pieces)),
+    ):
+        if count:
+            rejected.append(Rejection(table, reason, count))
+    return Table(arrays, size, low, kept, rejected)
+
+
+def _filled(
+    column: Column, parts: list[npt.NDArray[Any] | int], sizes: list[int], size: int
+) -> npt.NDArray[Any]:
+    whole = np.empty(size, column.dtype)
+    at = 0
+    for i, length in enumerate(sizes):
+        whole[at : at + length] = parts[i]
+        parts[i] = 0  # frees the piece
+        at += length
+    return whole
+
+
+def read_texts(
+    database: Database, table: str, column: str, where: str
+) -> tuple[I64, I64, list[str]]:
+    """Read a text column of the rows that meet `where` and have a value.
+
+    Returns
+    -------
+    rowids : int64 array
+        Ascending.
+    codes : int64 array
+        Index of each row's text in `texts`.
+    texts : list of str
+        Distinct texts; bytes that are not UTF-8 are replaced.
+    """
+    name = quoted(column)
+    sql = (
+        f"SELECT rowid, CAST({name} AS BLOB) FROM {quoted(table)}"
+        f" WHERE {name} IS NOT NULL AND ({where})"
+    )
+    connection = _Connection(database)
+    try:
+        batch = connection.query(sql, _extent(database, table)[2])
+    except connection.errors as error:
+        raise damage(database.name, error, table) from None
+    finally:
+        connection.close()
+    if batch is None:
+        return np.empty(0, np.int64), np.empty(0, np.int64), []
+    encoded = batch.column(1).dictionary_encode()
+    texts = [text_of(value) for value in encoded.dictionary.to_pylist()]
+    codes = encoded.indices.to_numpy().astype(np.int64)
+    return batch.column(0).to_numpy().copy(), codes, texts

@@ -1,0 +1,211 @@
+"""The SQLite side: connections that leave no trace, schema facts, small look-ups, clear errors."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from nsysacct.errors import NotAnExportError, TraceError, UnsupportedSchemaError
+from nsysacct.trace.files import FileFacts
+
+_BATCH = 900  # host parameters that every SQLite build accepts in one statement
+_LOCK_WAIT_S = 2.0
+
+
+def quoted(name: str) -> str:
+    """An SQL identifier in quotes (``end`` is a keyword)."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def text_of(value: object) -> str:
+    """Text of an SQLite value; bytes that are not UTF-8 are replaced, never refused."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return "" if value is None else str(value)
+
+
+@dataclass(frozen=True)
+class Database:
+    """An export that can be read: where it is, which tables it has and which columns.
+
+    Connections are opened for each use and closed, so nothing stays open and an instance can be
+    sent to another process.
+
+    Attributes
+    ----------
+    name : str
+        Subject of error messages.
+    uri : str
+        Read-only SQLite URI.
+    columns : dict
+        Table -> its column names. Ordinary tables only.
+    """
+
+    name: str
+    uri: str
+    columns: dict[str, tuple[str, ...]] = field(repr=False)
+
+    def has(self, table: str) -> bool:
+        """Whether the export has this table (absent means: no data of that kind)."""
+        return table in self.columns
+
+    @contextlib.contextmanager
+    def connect(self, table: str = "") -> Iterator[sqlite3.Connection]:
+        """A connection that yields bytes for text; SQLite's errors come out as `TraceError`."""
+        try:
+            connection = sqlite3.connect(self.uri, uri=True, timeout=_LOCK_WAIT_S)
+            connection.text_factory = bytes
+            try:
+                yield connection
+            finally:
+                connection.close()
+        except (sqlite3.Error, OverflowError, MemoryError) as error:
+            raise damage(self.name, error, table) from None
+
+    def rows(
+        self, table: str, sql: str, parameters: Iterable[object] = ()
+    ) -> list[tuple[object, ...]]:
+        """All rows of a small query."""
+        with self.connect(table) as connection:
+            return connection.execute(sql, tuple(parameters)).fetchall()
+
+    def records(self, table: str, *names: str) -> list[dict[str, object]]:
+        """Rows of a small table with these columns; None where the table lacks the column."""
+        if not self.has(table):
+            return []
+        there = [name for name in names if name in self.columns[table]]
+        if not there:
+            return []
+        chosen = ", ".join(quoted(name) for name in there)
+        nothing = dict.fromkeys(names)
+        found = self.rows(table, f"SELECT {chosen} FROM {quoted(table)}")
+        return [nothing | dict(zip(there, row, strict=True)) for row in found]
+
+    def strings(self, ids: Iterable[int]) -> list[str]:
+        """Texts of these StringIds, in order; ``<string id N>`` where there is none.
+
+        Only the ids asked for are read: the table also holds whole files.
+        """
+        wanted = list(ids)
+        found: dict[int, str] = {}
+        if {"id", "value"} <= set(self.columns.get("StringIds", ())):
+            with self.connect("StringIds") as connection:
+                for i in range(0, len(wanted), _BATCH):
+                    part = wanted[i : i + _BATCH]
+                    marks = ",".join("?" * len(part))
+                    sql = f"SELECT id, CAST(value AS BLOB) FROM StringIds WHERE id IN ({marks})"
+                    found.update(
+                        (key, text_of(value)) for key, value in connection.execute(sql, part)
+                    )
+        return [found.get(key, f"<string id {key}>") for key in wanted]
+
+
+def open_database(facts: FileFacts) -> Database:
+    """Open the file read-only, make sure that it can be read now, and list its tables.
+
+    Raises
+    ------
+    TraceError
+        Locked by a writer, left half-written, damaged.
+    NotAnExportError
+        SQLite that nsys did not write.
+    """
+    immutable = facts.uri(immutable=True)
+    if not facts.wal_format:
+        _probe(facts)
+    uri = facts.uri(immutable=False) if facts.wal_bytes and facts.wal_format else immutable
+    database = Database(facts.name, uri, _tables(facts.name, uri))
+    _check_is_export(database)
+    return database
+
+
+def _probe(facts: FileFacts) -> None:
+    """Read one page with locking on, so that a writer at work is noticed."""
+    journal = facts.path.with_name(facts.path.name + "-journal")
+    with contextlib.suppress(OSError):
+        if journal.stat().st_size:
+            raise TraceError(
+                facts.name,
+                "was left half-written (a -journal file lies beside it)",
+                "wait for the export to finish, or export it again",
+            )
+    try:
+        connection = sqlite3.connect(facts.uri(immutable=False), uri=True, timeout=_LOCK_WAIT_S)
+        try:
+            connection.execute("PRAGMA schema_version").fetchone()
+            connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        if "locked" in str(error):
+            raise damage(facts.name, error) from None
+        # file systems without locks refuse this connection and allow the immutable one
+
+
+def _tables(name: str, uri: str) -> dict[str, tuple[str, ...]]:
+    columns: dict[str, list[str]] = {}
+    try:
+        connection = sqlite3.connect(uri, uri=True)
+        connection.text_factory = bytes
+        try:
+            found = connection.execute(
+                "SELECT m.name, p.name FROM sqlite_master AS m, pragma_table_info(m.name) AS p"
+                " WHERE m.type = 'table' AND m.rootpage > 0"
+            )
+            for table, column in found:
+                columns.setdefault(text_of(table), []).append(text_of(column))
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise damage(name, error) from None
+    return {table: tuple(names) for table, names in columns.items()}
+
+
+def damage(name: str, error: BaseException, table: str = "") -> TraceError:
+    """The error that a reader sees in place of SQLite's."""
+    text = " ".join(str(error).split())
+    where = f"table {table} " if table else ""
+    if "locked" in text or "busy" in text:
+        return TraceError(
+            name, "is locked by another program", "wait until the export has finished"
+        )
+    if "no such column" in text or "no such table" in text:
+        return UnsupportedSchemaError(
+            name, f"{where}cannot be read ({text})", "export it with a supported nsys"
+        )
+    return TraceError(
+        name,
+        f"{where}cannot be read, the file is damaged ({text[:160]})",
+        "copy it again, or export the report again",
+    )
+
+
+def _check_is_export(database: Database) -> None:
+    tables = database.columns
+    if not tables:
+        raise NotAnExportError(
+            database.name,
+            "is an SQLite file without any table",
+            "check the path, or export the report again",
+        )
+    if "StringTable" in tables or "CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL" in tables:
+        raise NotAnExportError(
+            database.name,
+            "is an nvprof / Visual Profiler database",
+            "record the run with Nsight Systems (nsys profile)",
+        )
+    marks = (
+        "META_DATA_",
+        "EXPORT_META_DATA",
+        "CUPTI_ACTIVITY_KIND_",
+        "TARGET_INFO_",
+        "NVTX_EVENTS",
+    )
+    if not any(table.startswith(marks) for table in tables):
+        raise NotAnExportError(
+            database.name,
+            "is an SQLite file, but not an nsys export",
+            "export a report: nsys export --type sqlite REPORT.nsys-rep",
+        )

@@ -1,0 +1,114 @@
+"""GPU activity: kernels, memory operations, whole graphs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nsysacct.trace import schema
+from nsysacct.trace.columns import NONE, Table
+from nsysacct.trace.encoding import is_constant
+from nsysacct.trace.loading import Loader
+from nsysacct.trace.tables import I32, I64, GraphRuns, Kernels, MemKind, MemOps
+
+
+def load_kernels(loader: Loader) -> tuple[Kernels, list[str]]:
+    """Kernels and their distinct names. Source: CUPTI_ACTIVITY_KIND_KERNEL."""
+    names_from = schema.kernel_name_column(loader.columns(schema.KERNEL))
+    table = loader.read(schema.KERNEL, schema.kernel_columns(names_from))
+    loader.drop_bad_times(schema.KERNEL, table, zero_is_damage=True)
+    loader.drop_repeated(schema.KERNEL, table, "graphNodeId", names_from)
+    a = table.arrays
+    process, gpu = loader.place(a)
+    name, names = loader.named(a.pop(names_from))
+    kernels = Kernels(
+        start=a["start"],
+        end=a["end"],
+        process=process,
+        gpu=gpu,
+        context=a["contextId"],
+        stream=a["streamId"],
+        correlation=a["correlationId"],
+        name=name,
+        graph_node=a["graphNodeId"],
+        graph=_graph_ids(a.pop("graphId"), a["graphNodeId"]),
+        geometry=lambda: _geometry(loader, table),
+        rowids=table.rowids,
+    )
+    return kernels, names
+
+
+def _graph_ids(graph: I64, node: I64) -> I64:
+    """The graphId column where it has a value, else the upper half of the node id."""
+    if not len(node) or (is_constant(node) and is_constant(graph) and node[0] == NONE):
+        return graph
+    return np.where(graph == NONE, np.where(node == NONE, NONE, node >> 32), graph)
+
+
+def _geometry(loader: Loader, kernels: Table) -> tuple[I32, I32]:
+    """Grid and block of the kernels kept, read now."""
+    table = loader.read(schema.KERNEL, schema.GEOMETRY_COLUMNS)
+    shape = (kernels.size, 3)
+    grid, block = np.empty(shape, np.int32), np.empty(shape, np.int32)
+    at: I64 | slice = slice(None)
+    if kernels.kept is not None:
+        at = np.searchsorted(table.rowids(), kernels.rowids())
+    for i in range(3):
+        grid[:, i] = table.arrays[schema.GEOMETRY_COLUMNS[i].name][at]
+        block[:, i] = table.arrays[schema.GEOMETRY_COLUMNS[i + 3].name][at]
+    return grid, block
+
+
+def load_memops(loader: Loader) -> MemOps:
+    """Copies and memory sets. Sources: CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMSET."""
+    tables = []
+    for name in (schema.MEMCPY, schema.MEMSET):
+        table = loader.read(name, schema.MEMORY_COLUMNS)
+        loader.drop_bad_times(name, table, zero_is_damage=True)
+        loader.drop_repeated(name, table, "graphNodeId", "streamId", "bytes", "copyKind")
+        table.arrays["process"], table.arrays["gpu"] = loader.place(table.arrays)
+        tables.append(table)
+
+    def joined(column: str) -> npt.NDArray[Any]:
+        parts = [table.arrays.pop(column) for table in tables]
+        return np.concatenate(parts)
+
+    kinds = np.array([MemKind.MEMCPY, MemKind.MEMSET], np.uint8)
+    return MemOps(
+        start=joined("start"),
+        end=joined("end"),
+        process=joined("process"),
+        gpu=joined("gpu"),
+        context=joined("contextId"),
+        stream=joined("streamId"),
+        correlation=joined("correlationId"),
+        graph_node=joined("graphNodeId"),
+        kind=np.repeat(kinds, [table.size for table in tables]),
+        copy_kind=joined("copyKind"),
+        bytes=joined("bytes"),
+        rowids=lambda: np.concatenate([table.rowids() for table in tables]),
+    )
+
+
+def load_graph_runs(loader: Loader) -> GraphRuns:
+    """Graph launches timed as a whole. Source: CUPTI_ACTIVITY_KIND_GRAPH_TRACE (2024 and later)."""
+    table = loader.read(schema.GRAPH_TRACE, schema.GRAPH_TRACE_COLUMNS)
+    loader.drop_bad_times(schema.GRAPH_TRACE, table, zero_is_damage=False)
+    loader.drop_repeated(schema.GRAPH_TRACE, table, "graphId", "graphExecId")
+    a = table.arrays
+    process, gpu = loader.place(a)
+    return GraphRuns(
+        start=a["start"],
+        end=a["end"],
+        process=process,
+        gpu=gpu,
+        context=a["contextId"],
+        stream=a["streamId"],
+        correlation=a["correlationId"],
+        graph=a["graphId"],
+        graph_exec=a["graphExecId"],
+        timed=(a["start"] != 0) | (a["end"] != 0),
+        rowids=table.rowids,
+    )

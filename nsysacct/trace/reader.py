@@ -1,0 +1,287 @@
+"""A trace: tables of an export, each read on first use and once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import weakref
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from nsysacct.trace import schema
+from nsysacct.trace.columns import Progress, Rejection
+from nsysacct.trace.database import Database, open_database, quoted
+from nsysacct.trace.encoding import distinct
+from nsysacct.trace.files import FileFacts, identify, snapshot
+from nsysacct.trace.gpu import load_graph_runs, load_kernels, load_memops
+from nsysacct.trace.host import (
+    load_api,
+    load_gpu_metrics,
+    load_graph_events,
+    load_graph_node_events,
+    load_syncs,
+)
+from nsysacct.trace.identity import (
+    Devices,
+    Versions,
+    read_diagnostics,
+    read_processes,
+    read_versions,
+)
+from nsysacct.trace.loading import Loader
+from nsysacct.trace.marks import Marks, load_marks
+from nsysacct.trace.tables import (
+    ApiCalls,
+    Diagnostic,
+    Gpu,
+    GpuMetrics,
+    GraphEvents,
+    GraphNodeEvents,
+    GraphRuns,
+    Kernels,
+    MemOps,
+    NvtxRanges,
+    Process,
+    Syncs,
+)
+
+if TYPE_CHECKING:
+    from nsysacct.model import TraceInfo
+
+
+def read_trace(path: str | os.PathLike[str], progress: Progress | None = None) -> Trace:
+    """Open an nsys SQLite export.
+
+    The file is opened read-only and immutable: nothing is written to it or beside it. What it is
+    and whether it can carry an account is checked here; tables are read on first use.
+
+    Parameters
+    ----------
+    path : path-like
+        The ``.sqlite`` file.
+    progress : callable, optional
+        Called with (table, rows done, rows in all) while large tables are read.
+
+    Raises
+    ------
+    NotAnExportError
+        Not SQLite, or SQLite that nsys did not write.
+    UnsupportedSchemaError
+        A column that accounting needs is not there.
+    NoCudaTraceError
+        No CUDA activity, or API calls without their GPU side.
+    TraceError
+        Missing, unreadable, locked or damaged.
+    """
+    facts = identify(path)
+    directory = None
+    source = facts
+    if facts.wal_format and facts.wal_bytes:
+        source, directory = snapshot(facts)
+    try:
+        database = open_database(source)
+        versions = read_versions(database)
+        schema.check_schema(database, versions)
+        schema.check_cuda(database)
+    except BaseException:
+        if directory is not None:
+            shutil.rmtree(directory, ignore_errors=True)
+        raise
+    trace = Trace(facts, database, versions, progress)
+    if directory is not None:
+        weakref.finalize(trace, shutil.rmtree, directory, ignore_errors=True)
+    return trace
+
+
+class Trace:
+    """One export. Attributes are read from the file on first use; see `read_trace`.
+
+    GPU tables are always read in the same order, so that indices of processes and GPUs do not
+    depend on what was asked for first.
+
+    Attributes
+    ----------
+    file_facts : FileFacts
+        Name, size.
+    versions : Versions
+        nsys and schema version, graph granularity.
+    """
+
+    def __init__(
+        self,
+        facts: FileFacts,
+        database: Database,
+        versions: Versions,
+        progress: Progress | None = None,
+    ) -> None:
+        self.file_facts = facts
+        self.versions = versions
+        self._database = database
+        self._loader = Loader(database, Devices(database), progress)
+
+    @property
+    def name(self) -> str:
+        """File name without directories."""
+        return self.file_facts.name
+
+    @cached_property
+    def info(self) -> TraceInfo:
+        """Facts for the account's head. Counts are of all rows, rejected ones included."""
+        from nsysacct.model import TraceInfo
+
+        gpus = self._gpus_in_use()
+        gpu = gpus[0] if gpus else Gpu(0)
+        return TraceInfo(
+            name=self.name,
+            nsys_version=self.versions.nsys,
+            export_schema=self.versions.schema,
+            graph_trace=self.versions.graph_trace,
+            gpu=gpu.name,
+            gpu_memory_bandwidth_bytes_per_s=gpu.memory_bandwidth,
+            gpu_memory_bytes=gpu.memory,
+            gpu_sm_count=gpu.sm_count,
+            kernels=self._count(schema.KERNEL),
+            api_calls=self._count(schema.RUNTIME),
+            duration_ns=self._duration(),
+        )
+
+    @property
+    def has_graph_trace_table(self) -> bool:
+        """Whether the export has whole-graph times (CUPTI_ACTIVITY_KIND_GRAPH_TRACE)."""
+        return self._database.has(schema.GRAPH_TRACE)
+
+    @property
+    def has_api_table(self) -> bool:
+        """Whether the export has API calls; without them graph launches cannot be seen."""
+        return self._database.has(schema.RUNTIME)
+
+    @property
+    def rejected(self) -> list[Rejection]:
+        """Rows left out of the tables read so far."""
+        return self._loader.rejected
+
+    @property
+    def processes(self) -> list[Process]:
+        """Processes with GPU work or CUDA API calls."""
+        _ = self.api
+        return self._processes
+
+    @cached_property
+    def _processes(self) -> list[Process]:
+        return read_processes(self._database, self._loader.global_pids)
+
+    @property
+    def gpus(self) -> list[Gpu]:
+        """Physical GPUs; some may have no work in this trace."""
+        _ = self.graph_runs
+        return self._loader.devices.gpus
+
+    @property
+    def kernels(self) -> Kernels:
+        """Kernels, valid rows only."""
+        return self._kernels_and_names[0]
+
+    @property
+    def kernel_names(self) -> list[str]:
+        """Distinct demangled names of kernels; ``<string id N>`` where the text is missing."""
+        return self._kernels_and_names[1]
+
+    @cached_property
+    def _kernels_and_names(self) -> tuple[Kernels, list[str]]:
+        return load_kernels(self._loader)
+
+    @cached_property
+    def memops(self) -> MemOps:
+        """Copies and memory sets, valid rows only."""
+        _ = self.kernels
+        return load_memops(self._loader)
+
+    @cached_property
+    def graph_runs(self) -> GraphRuns:
+        """Graph launches timed as a whole; empty where the export has no such table."""
+        _ = self.memops
+        return load_graph_runs(self._loader)
+
+    @property
+    def api(self) -> ApiCalls:
+        """CUDA API calls; failed ones have a `return_value` other than 0."""
+        return self._api_and_names[0]
+
+    @property
+    def api_names(self) -> list[str]:
+        """Distinct names of API calls, version suffixes included."""
+        return self._api_and_names[1]
+
+    @cached_property
+    def _api_and_names(self) -> tuple[ApiCalls, list[str]]:
+        _ = self.graph_runs
+        return load_api(self._loader)
+
+    @cached_property
+    def syncs(self) -> Syncs:
+        """Waits of the host for the GPU."""
+        _ = self.api
+        return load_syncs(self._loader)
+
+    @cached_property
+    def _marks(self) -> Marks:
+        _ = self.api
+        return load_marks(self._loader)
+
+    @property
+    def nvtx(self) -> NvtxRanges:
+        """NVTX ranges of all threads, in file order."""
+        return self._marks.ranges
+
+    @property
+    def nvtx_marks(self) -> NvtxRanges:
+        """NVTX marks: points in time; `end` equals `start`."""
+        return self._marks.marks
+
+    @property
+    def nvtx_names(self) -> list[str]:
+        """Distinct texts of ranges and marks; an empty text for those without."""
+        return self._marks.names
+
+    @property
+    def nvtx_domains(self) -> list[str]:
+        """Names of NVTX domains; the first is the default domain, without a name."""
+        return self._marks.domains
+
+    @cached_property
+    def graph_events(self) -> GraphEvents | None:
+        """Graphs created, cloned and instantiated; None where the export does not record them."""
+        _ = self.api
+        return load_graph_events(self._loader)
+
+    @cached_property
+    def graph_node_events(self) -> GraphNodeEvents | None:
+        """Graph nodes created; None where the export does not record them."""
+        _ = self.api
+        return load_graph_node_events(self._loader)
+
+    @cached_property
+    def diagnostics(self) -> list[Diagnostic]:
+        """Messages of the collector in time order; none before 2024, when they were not exported."""
+        return read_diagnostics(self._database)
+
+    @cached_property
+    def gpu_metrics(self) -> GpuMetrics | None:
+        """Hardware counters over time (``--gpu-metrics-devices``); None where not recorded."""
+        return load_gpu_metrics(self._loader)
+
+    def _count(self, table: str) -> int:
+        if not self._database.has(table):
+            return 0
+        count = self._database.rows(table, f"SELECT count(*) FROM {quoted(table)}")[0][0]
+        return count if isinstance(count, int) else 0
+
+    def _duration(self) -> int | None:
+        """Length of the capture, ns. Source: ANALYSIS_DETAILS (2022 and later)."""
+        values = [row["duration"] for row in self._database.records("ANALYSIS_DETAILS", "duration")]
+        return next((value for value in values if isinstance(value, int) and value > 0), None)
+
+    def _gpus_in_use(self) -> list[Gpu]:
+        tables = (self.kernels, self.memops, self.graph_runs)
+        used = {int(i) for table in tables for i in distinct(table.gpu)[0]}
+        return [self.gpus[i] for i in sorted(used)]
