@@ -184,7 +184,7 @@ class _Judging:
             reason = f"not known in {unknown[0][0].name}: {unknown[0][1].how}"
         elif self.widths and limit.metric.per in ("round", "layer and round"):
             reason = str(self.widths[0])
-        elif limit.kind != "cap" and _computed(base) != _computed(head):
+        elif _needs_like_bases(limit) and _computed(base) != _computed(head):
             reason = "computed on one side and measured on the other; capture both alike"
         elif limit.kind == "relative" and any((f.value or 0) < 0 for _, f in [*base, *head]):
             reason = "negative, so that a ratio means nothing; give an absolute limit"
@@ -389,6 +389,11 @@ def _notes(
 def _middle(known: Sequence[_Known]) -> float | None:
     values = [f.value for _, f in known if f.value is not None]
     return median(values) if values else None
+
+
+def _needs_like_bases(limit: Limit) -> bool:
+    """Whether a computed amount must not be held against a measured one: times, not shares."""
+    return limit.kind != "cap" and limit.metric.unit == "ns"
 
 
 def _computed(known: Sequence[_Known]) -> bool:

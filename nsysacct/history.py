@@ -22,7 +22,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,12 +30,12 @@ from typing import Any
 
 from nsysacct.comparability import Side, key
 from nsysacct.errors import NsysacctError, UsageError
+from nsysacct.history_schema import APPLICATION_ID, MIGRATIONS
 from nsysacct.metrics import available, figure, parse_metric
 from nsysacct.model import Account
 from nsysacct.stats import step_starts
 from nsysacct.wire import dump_account, load_account
 
-APPLICATION_ID = 0x6E737961  # "nsya"
 BUSY_SECONDS = 60.0
 """How long a writer waits for another one."""
 
@@ -80,49 +80,17 @@ class Trend:
     left_out: int
 
 
-def _first_schema(connection: sqlite3.Connection) -> None:
-    connection.execute(
-        """CREATE TABLE captures (
-            id INTEGER PRIMARY KEY,
-            series TEXT NOT NULL,
-            name TEXT NOT NULL,
-            digest TEXT NOT NULL,
-            commit_id TEXT,
-            added_at TEXT,
-            tool TEXT NOT NULL,
-            engine TEXT NOT NULL,
-            gpu TEXT NOT NULL,
-            granularity TEXT NOT NULL,
-            registry_digest TEXT NOT NULL,
-            labels TEXT NOT NULL,
-            layers TEXT NOT NULL,
-            rounds INTEGER,
-            account TEXT NOT NULL,
-            UNIQUE (series, digest)
-        )"""
-    )
-    connection.execute(
-        """CREATE TABLE figures (
-            capture_id INTEGER NOT NULL REFERENCES captures (id) ON DELETE CASCADE,
-            name TEXT NOT NULL,
-            value REAL NOT NULL,
-            unit TEXT NOT NULL,
-            PRIMARY KEY (capture_id, name)
-        ) WITHOUT ROWID"""
-    )
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """Base of a gate from a series, oldest first.
 
+    ``unlike`` counts newer captures that were left out because the head cannot be compared with
+    them; ``since`` is the capture at which the level last moved, None when it did not.
+    """
 
-def _trend_view(connection: sqlite3.Connection) -> None:
-    connection.execute("CREATE INDEX figures_by_name ON figures (name, capture_id)")
-    connection.execute(
-        """CREATE VIEW trend AS
-            SELECT c.series, f.name, f.value, f.unit, c.name AS capture, c.commit_id, c.added_at
-            FROM captures AS c JOIN figures AS f ON f.capture_id = c.id ORDER BY c.id"""
-    )
-
-
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first_schema, _trend_view)
-"""Step i brings a file from version i to i + 1 (``PRAGMA user_version``). Never edit a step."""
+    sides: tuple[Side, ...]
+    unlike: int
+    since: int | None
 
 
 class History:
@@ -266,9 +234,14 @@ class History:
         return Trend(metric, meaning.unit, tuple(points), len(captures) - len(known))
 
     def baseline(
-        self, series: str, like: Account | None = None, *, last: int = 10
-    ) -> tuple[list[Side], int]:
-        """Newest captures of a series as the base of a gate.
+        self,
+        series: str,
+        like: Account | None = None,
+        *,
+        last: int = 10,
+        level: str = "total.ns_per_round",
+    ) -> Baseline:
+        """Take the newest captures of a series as the base of a gate.
 
         Parameters
         ----------
@@ -277,11 +250,13 @@ class History:
             Take only captures that share its engine, GPU, granularity, registry, labels, layers.
         last : int
             At most this many.
+        level : str
+            Figure whose last step starts the base: captures before an accepted change of level
+            are no yardstick for the next one.
 
         Returns
         -------
-        tuple of list of Side and int
-            Oldest first, and how many newer ones were left out as unlike.
+        Baseline
 
         Raises
         ------
@@ -289,17 +264,23 @@ class History:
             An empty series.
         """
         wanted = None if like is None else key(like)
-        sides: list[Side] = []
+        found: list[tuple[int, Account]] = []
         unlike = 0
         for capture in reversed(self._of(series)):
-            if len(sides) == last:
+            if len(found) == last:
                 break
             account = self.account(capture.id)
             if wanted is not None and key(account) != wanted:
                 unlike += 1
                 continue
-            sides.append(Side("base", f"{self._name}:{series}#{capture.id}", account))
-        return sides[::-1], unlike
+            found.append((capture.id, account))
+        found.reverse()
+        start = _level_start([account for _, account in found], level)
+        sides = [
+            Side("base", f"{self._name}:{series}#{number}", account)
+            for number, account in found[start:]
+        ]
+        return Baseline(tuple(sides), unlike, found[start][0] if start else None)
 
     def _of(self, series: str) -> list[Capture]:
         captures = self.captures(series)
@@ -384,6 +365,15 @@ def parse_against(text: str) -> tuple[Path, str]:
         return Path(text), "main"
     check_series(series)
     return Path(head), series
+
+
+def _level_start(accounts: Sequence[Account], metric: str) -> int:
+    """Index of the first account at the newest level of a figure; 0 while it is not known."""
+    values = [figure(account, metric).value for account in accounts]
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return 0
+    return max(step_starts(known, floor=parse_metric(metric).floor), default=0)
 
 
 def _connect(path: Path, readonly: bool) -> sqlite3.Connection:

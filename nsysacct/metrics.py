@@ -418,7 +418,8 @@ def _blind(account: Account, metric: Metric) -> Figure:
     seen = account.total_gpu_ns
     if not hidden + seen:
         return Figure(metric, None, "no GPU time")
-    return Figure(metric, hidden / (hidden + seen), "hidden / (hidden + shown)", "computed")
+    provenance = "computed" if hidden else "measured"
+    return Figure(metric, hidden / (hidden + seen), "hidden / (hidden + shown)", provenance)
 
 
 _OTHERS: dict[str, Callable[[Account, Metric], Figure]] = {

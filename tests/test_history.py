@@ -106,17 +106,28 @@ def test_baseline_takes_the_newest_like_captures(tmp_path):
     accounts += [with_labels(quant="q8")(numbered(i)) for i in range(6, 8)]
     path = filled(tmp_path / "h.db", accounts)
     with History(path, readonly=True) as history:
-        found, unlike = history.baseline("main", base_account(), last=4)
-        assert [side.account.options["number"] for side in found] == [2, 3, 4, 5]
-        assert unlike == 2
-        assert found[0].name == "h.db:main#3"
-        assert len(history.baseline("main", last=3)[0]) == 3
-        nothing, unlike = history.baseline("main", with_trace(gpu="T4")(base_account()))
-        assert (nothing, unlike) == ([], 8)
+        found = history.baseline("main", base_account(), last=4)
+        assert [side.account.options["number"] for side in found.sides] == [2, 3, 4, 5]
+        assert (found.unlike, found.since) == (2, None)
+        assert found.sides[0].name == "h.db:main#3"
+        assert len(history.baseline("main", last=3).sides) == 3
+        nothing = history.baseline("main", with_trace(gpu="T4")(base_account()))
+        assert (nothing.sides, nothing.unlike) == ((), 8)
         with pytest.raises(UsageError):
             history.baseline("release")
         head = sides("head", *[repeated(2)(numbered(i)) for i in range(4)])
-        assert judge(found, head).exit_code == 0
+        assert judge(found.sides, head).exit_code == 0
+
+
+def test_baseline_starts_at_the_last_change_of_level(tmp_path):
+    generator = random.Random(9)
+    accounts = [noise(generator)(base_account()) for _ in range(5)]
+    accounts += [noise(generator)(slower("verify", 1.2)(base_account())) for _ in range(4)]
+    path = filled(tmp_path / "h.db", accounts)
+    with History(path, readonly=True) as history:
+        found = history.baseline("main", base_account())
+    assert len(found.sides) == 4
+    assert found.since == 6
 
 
 def test_other_files_are_refused_and_left_alone(tmp_path):
