@@ -7,25 +7,20 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 import msgspec
 
+from nsysacct.cli._base import force_option, output_option, write_output
 from nsysacct.economics import Costs, calibrated, costs_of
 from nsysacct.errors import UsageError
 from nsysacct.model import Account
-from nsysacct.wire import dump_document, load_account
+from nsysacct.wire import dump_document
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 FORMATS = ("text", "json", "markdown", "csv")
-
-
-def read_account(path: str) -> Account:
-    """Return the account in `path`."""
-    return load_account(Path(path))
 
 
 def account_argument(function: F) -> F:
@@ -34,11 +29,12 @@ def account_argument(function: F) -> F:
 
 
 def format_option(function: F) -> F:
-    """Add ``--format``."""
-    return click.option(
+    """Add ``--format``, ``--output`` and ``--force``."""
+    option = click.option(
         "--format", "fmt", type=click.Choice(FORMATS), default="text", show_default=True,
         help="How to print the answer.",
-    )(function)  # fmt: skip
+    )  # fmt: skip
+    return option(output_option(force_option(function)))
 
 
 def plain_option(function: F) -> F:
@@ -116,9 +112,9 @@ class Page:
     notes: list[str] = field(default_factory=list)
 
 
-def emit(page: Page, fmt: str) -> None:
-    """Print a page in a format."""
-    click.echo(_RENDER[fmt](page), nl=False)
+def emit(page: Page, fmt: str, output: str | None, force: bool) -> None:
+    """Print a page in a format, or write it to a file."""
+    write_output(output, _RENDER[fmt](page), force=force)
 
 
 def cell(value: float | None, digits: int = 3, unit: str = "") -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from nsysacct.bottleneck import bottleneck, parse_bytes
@@ -13,10 +15,14 @@ from nsysacct.cli._econ import (
     emit,
     format_option,
     plain_option,
-    read_account,
 )
+from nsysacct.cli._inputs import account_of
+from nsysacct.cli._options import trace_options
 from nsysacct.economics import Costs, costs_of
 from nsysacct.errors import NsysacctError
+
+if TYPE_CHECKING:
+    from nsysacct.account import Options
 
 
 @click.command(name="bottleneck")
@@ -29,6 +35,7 @@ from nsysacct.errors import NsysacctError
     help="DRAM throughput over its peak, from GPU metrics.",
 )
 @plain_option
+@trace_options
 @format_option
 def command(
     account: str,
@@ -36,13 +43,16 @@ def command(
     active_bytes: str | None,
     dram_share: float | None,
     plain_ms: float | None,
+    options: Options,
     fmt: str,
+    output: str | None,
+    force: bool,
 ) -> None:
     """Say whether a plain step is memory-bound, launch-bound or compute-bound.
 
     Then list verify, draft, replay, acceptance and host work by the milliseconds at stake.
     """
-    loaded = read_account(account)
+    loaded = account_of(account, options)
     costs: Costs | None = None
     notes = []
     try:
@@ -84,4 +94,4 @@ def command(
     )
     tables = [shares, stakes] if found.stakes else [shares]
     head = [f"{found.verdict}: {found.reasons[0]}"]
-    emit(Page("bottleneck", found, tables, head, [*found.reasons[1:], *notes]), fmt)
+    emit(Page("bottleneck", found, tables, head, [*found.reasons[1:], *notes]), fmt, output, force)

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import click
 
-from nsysacct.cli._econ import Page, Table, cell, emit, format_option, read_account
+from nsysacct.cli._econ import Page, Table, cell, emit, format_option
+from nsysacct.cli._inputs import account_of
 from nsysacct.compare import compare
 
 
 @click.command(name="compare")
-@click.argument("first", metavar="A.json")
-@click.argument("second", metavar="B.json")
+@click.argument("first", metavar="TRACE|A.json")
+@click.argument("second", metavar="TRACE|B.json")
 @format_option
-def command(first: str, second: str, fmt: str) -> None:
+def command(first: str, second: str, fmt: str, output: str | None, force: bool) -> None:
     """Compare two engines on one prompt.
 
     Ratios are printed only when prompt length, k, rounds and card agree; else direction and
     magnitude.
     """
-    found = compare(read_account(first), read_account(second))
+    found = compare(account_of(first), account_of(second))
     rows = [
         [
             figure.name,
@@ -34,4 +35,6 @@ def command(first: str, second: str, fmt: str) -> None:
     if not found.fair:
         notes.append("only direction and magnitude can be compared: " + "; ".join(found.unfair))
     head = [f"a: {found.a}", f"b: {found.b}"]
-    emit(Page("compare", found, [Table("Per round", columns, rows)], head, notes), fmt)
+    emit(
+        Page("compare", found, [Table("Per round", columns, rows)], head, notes), fmt, output, force
+    )

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from nsysacct.cli._econ import Page, Table, cell, emit, format_option, read_account
+from nsysacct.cli._econ import Page, Table, cell, emit, format_option
+from nsysacct.cli._inputs import account_of
+from nsysacct.cli._options import trace_options
 from nsysacct.curve import curve, samples_of
+
+if TYPE_CHECKING:
+    from nsysacct.account import Options
 
 
 @click.command(name="curve")
 @click.argument("accounts", nargs=-1, required=True, metavar="TRACE|ACCOUNT.json...")
 @click.option("--experts", type=click.IntRange(min=1), help="Experts of a MoE layer.")
 @click.option("--experts-per-token", type=click.IntRange(min=1), help="Experts a token uses.")
+@trace_options
 @format_option
 def command(
-    accounts: tuple[str, ...], experts: int | None, experts_per_token: int | None, fmt: str
+    accounts: tuple[str, ...],
+    experts: int | None,
+    experts_per_token: int | None,
+    options: Options,
+    fmt: str,
+    output: str | None,
+    force: bool,
 ) -> None:
     """Print what a target pass costs against the rows it runs.
 
     Give captures of one model on one card: a plain one for width 1, others with different k.
     """
-    samples = [sample for path in accounts for sample in samples_of(read_account(path))]
+    samples = [sample for path in accounts for sample in samples_of(account_of(path, options))]
     found = curve(samples, experts=experts, experts_per_token=experts_per_token)
     columns = ["width", "ms", "passes", "ms a row more", "beta", "step", "captures"]
     rows = [
@@ -42,4 +56,6 @@ def command(
     notes = list(found.notes)
     if found.slope_ms_per_row is not None:
         notes.append(f"least squares over all widths: {found.slope_ms_per_row:.5f} ms a row")
-    emit(Page("curve", found, [Table("Verify cost", columns, rows)], notes=notes), fmt)
+    emit(
+        Page("curve", found, [Table("Verify cost", columns, rows)], notes=notes), fmt, output, force
+    )

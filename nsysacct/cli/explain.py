@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from nsysacct.bottleneck import parse_bytes
@@ -12,9 +14,13 @@ from nsysacct.cli._econ import (
     emit,
     format_option,
     plain_option,
-    read_account,
 )
+from nsysacct.cli._inputs import account_of
+from nsysacct.cli._options import trace_options
 from nsysacct.explain import Sentence, explain
+
+if TYPE_CHECKING:
+    from nsysacct.account import Options
 
 
 @click.command(name="explain")
@@ -23,6 +29,7 @@ from nsysacct.explain import Sentence, explain
 @click.option("--active-bytes", metavar="SIZE", help="Of a MoE: what one token reads.")
 @click.option("--peak-memory", metavar="SIZE", help="Most GPU memory in use, e.g. 23GB.")
 @plain_option
+@trace_options
 @format_option
 def command(
     account: str,
@@ -30,11 +37,14 @@ def command(
     active_bytes: str | None,
     peak_memory: str | None,
     plain_ms: float | None,
+    options: Options,
     fmt: str,
+    output: str | None,
+    force: bool,
 ) -> None:
     """Explain whether speculation pays here, why, and what would change it."""
     found = explain(
-        read_account(account),
+        account_of(account, options),
         plain_ms=plain_ms,
         weight_bytes=parse_bytes(weight_bytes) if weight_bytes else None,
         active_bytes=parse_bytes(active_bytes) if active_bytes else None,
@@ -55,7 +65,7 @@ def command(
         for s in sentences
     ]
     table = Table("", ["section", "topic", "state", "text", "basis", "how"], rows)
-    emit(Page("explain", found, [table] if fmt == "csv" else [], head), fmt)
+    emit(Page("explain", found, [table] if fmt == "csv" else [], head), fmt, output, force)
 
 
 def _section(title: str, sentences: list[Sentence], fmt: str) -> str:

@@ -37,6 +37,8 @@ def command(
     experts: int | None,
     experts_per_token: int | None,
     fmt: str,
+    output: str | None,
+    force: bool,
 ) -> None:
     """Print the speed-up over acceptance rate, draft cost and verify cost.
 
@@ -80,4 +82,4 @@ def command(
         )
     document = {"gamma": gamma, "extra": extra, "cells": cells, "expert_ratio": ratio}
     table = Table(f"Speed-up, {gamma} drafts a round", columns, rows)
-    emit(Page("model", document, [table], notes=notes), fmt)
+    emit(Page("model", document, [table], notes=notes), fmt, output, force)

@@ -17,10 +17,11 @@ from nsysacct.cli._econ import (
     exact,
     format_option,
     plain_option,
-    read_account,
     span,
     unprofiled_option,
 )
+from nsysacct.cli._inputs import account_of
+from nsysacct.cli._options import read_options
 from nsysacct.economics import NS_PER_MS
 from nsysacct.whatif import Levers, Row, WhatIf, what_if
 
@@ -38,6 +39,17 @@ MS = click.FloatRange(min=0)
 @click.option("--k", type=click.IntRange(min=1), help="Draft tokens a round.")
 @click.option("--no-residual", is_flag=True, help="Drop the wall outside the phases.")
 @click.option("--verify-slope-ms", type=float, default=0.0, help="One verified row more, ms.")
+@click.option("--engine", metavar="NAME", help="Of a trace: engine whose registry to use.")
+@click.option("--layers", multiple=True, metavar="N|KIND=N", help="Of a trace: model layers.")
+@click.option(
+    "--run-n-ok", metavar="C0,..,Ck", help="Of a trace: its own rounds by accepted drafts."
+)
+@click.option(
+    "--run-plan", metavar="TEXT", help="Of a trace: what surrounds the rounds, as in split."
+)
+@click.option("--step-ms", metavar="MS", help="Of a trace: one plain step, prices untimed steps.")
+@click.option("--wall-ms", metavar="MS", help="Of a trace: wall of the speculative part.")
+@click.option("--closing", type=click.IntRange(0), help="Of a trace: plain steps after the rounds.")
 @click.option("--corners", is_flag=True, help="List every corner of every range.")
 @plain_option
 @unprofiled_option
@@ -53,10 +65,19 @@ def command(
     k: int | None,
     no_residual: bool,
     verify_slope_ms: float,
+    engine: str | None,
+    layers: tuple[str, ...],
+    run_n_ok: str | None,
+    run_plan: str | None,
+    step_ms: str | None,
+    wall_ms: str | None,
+    closing: int | None,
     corners: bool,
     plain_ms: float | None,
     unprofiled: str | None,
     fmt: str,
+    output: str | None,
+    force: bool,
 ) -> None:
     """Ask what other acceptance or costs would make of this run.
 
@@ -74,7 +95,16 @@ def command(
         no_residual=no_residual,
         verify_slope_ms=verify_slope_ms,
     )
-    costs = costs_with(read_account(account), plain_ms, unprofiled)
+    options = read_options(
+        engine=engine,
+        layers=layers,
+        n_ok=run_n_ok,
+        plan=run_plan,
+        closing=closing,
+        step_ms=step_ms,
+        wall_ms=wall_ms,
+    )
+    costs = costs_with(account_of(account, options), plain_ms, unprofiled)
     result = what_if(costs, levers)
     even = break_even(costs, verify_slope_ms=verify_slope_ms) if costs.plain_ns else None
     tables = [_levers(result)]
@@ -83,7 +113,7 @@ def command(
     if even is not None:
         tables += _even(even)
     document = {**msgspec.to_builtins(result), "break_even": msgspec.to_builtins(even)}
-    emit(Page("whatif", document, tables, _head(result), result.notes), fmt)
+    emit(Page("whatif", document, tables, _head(result), result.notes), fmt, output, force)
 
 
 def _head(result: WhatIf) -> list[str]:
