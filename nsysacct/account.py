@@ -144,6 +144,7 @@ def account(trace: Trace, options: Options | None = None, registry: Registry | N
         for p, g in pairs
     ]
     chosen, selection = _choose(trace, parts, options)
+    witnesses.refuse_wrong_layers(chosen.rounds, trace.name, options)
     return Account(
         **{name: getattr(chosen, name) for name in ProcessAccount.__struct_fields__},
         tool=_tool(),
@@ -242,6 +243,7 @@ def _one(trace: Trace, line: Timeline, spec: EngineSpec | None, options: Options
         k=options.k,
         n_ok=options.n_ok,
         overrides=options.graph_roles,
+        marks=marks,
     )
     _check_k(found, semantics, options)
     placed = attribute(
@@ -281,7 +283,7 @@ def _notes(found: Structure) -> list[Finding]:
 
 def _nvtx(line: Timeline, trace: Trace, spec: EngineSpec | None, options: Options) -> nvtx.Projection:
     if "nvtx" in options.ignore or not len(trace.nvtx.start):
-        return nvtx.Projection(np.full(len(line), Code.UNKNOWN, np.uint8), 0, {})
+        return nvtx.nothing(len(line))
     shipped = spec.nvtx if spec else ()
     rules = [*options.nvtx, *(nvtx.Rule(r.pattern, Code[r.bucket.upper()]) for r in shipped)]
     return nvtx.project(line, trace, rules, defaults=True)

@@ -184,6 +184,7 @@ def _lost(trace: Trace, line: Timeline, shown: Shown) -> None:
     launches = np.flatnonzero(
         (api.process == line.process) & (api.kind == ApiKind.KERNEL_LAUNCH) & (api.return_value == 0)
     )
+    launches = launches[~_while_capturing(trace, launches)]
     said = [d for d in trace.diagnostics if LOSS.search(d.text)]
     if not len(launches):
         return
@@ -225,6 +226,23 @@ def _lost(trace: Trace, line: Timeline, shown: Shown) -> None:
             "(--cuda-flush-interval=100), or use an nsys that matches the driver",
         )
     )
+
+
+def _while_capturing(trace: Trace, launches: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    """Launches between BeginCapture and EndCapture of their thread: they build a graph, nothing runs."""
+    api = trace.api
+    begins = np.array(["StreamBeginCapture" in n for n in trace.api_names] or [False], bool)
+    ends = np.array(["StreamEndCapture" in n for n in trace.api_names] or [False], bool)
+    inside = np.zeros(len(launches), bool)
+    opened, closed = np.flatnonzero(begins[api.name]), np.flatnonzero(ends[api.name])
+    lane = api.process.astype(np.int64) * (1 << 32) + api.thread
+    for thread in np.unique(lane[opened]):
+        mine = np.flatnonzero(lane[launches] == thread)
+        at = api.start[launches[mine]]
+        started = np.searchsorted(np.sort(api.start[opened[lane[opened] == thread]]), at)
+        ended = np.searchsorted(np.sort(api.start[closed[lane[closed] == thread]]), at)
+        inside[mine] = started > ended
+    return inside
 
 
 def _bounded_window(trace: Trace, line: Timeline, missing: np.ndarray) -> int | None:  # type: ignore[type-arg]

@@ -13,6 +13,9 @@ from math import gcd
 
 from nsysacct.model import SignatureCount
 
+WOULD_FIT = "would explain all of them"
+"""Ends the reason that names layers which fit where the given ones do not."""
+
 MAX_PER_ROUND = 1
 """Extra instances a round (an LM head) that may be solved for; more must be declared."""
 
@@ -212,6 +215,6 @@ def _not_whole(
     reasons = ["no whole number of rounds explains the counts of all verify-only kernels"]
     if suggestions is not None and suggestions.whole and suggestions.rounds:
         reasons.append(
-            f"{suggestions.layers.get('all')} layers and {suggestions.rounds} rounds would explain all of them"
+            f"{suggestions.layers.get('all')} layers and {suggestions.rounds} rounds {WOULD_FIT}"
         )
     return Proof(None, rows, dict(layers), "given" if layers else "", False, reasons)

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from nsysacct.model import BUCKETS
-from nsysacct.registry import EngineSpec, Match, Signature
-from nsysacct.timeline import Timeline
-from nsysacct.trace import NONE, Trace
+from nsysacct.trace import NONE
+
+if TYPE_CHECKING:
+    from nsysacct.registry import EngineSpec, Match, Signature
+    from nsysacct.timeline import Timeline
+    from nsysacct.trace import Trace
 
 I32 = npt.NDArray[np.int32]
 U8 = npt.NDArray[np.uint8]
@@ -104,7 +108,7 @@ def read_names(
         signature=signature,
         code=code,
         width=width,
-        phase=np.where(phases, code, NONE).astype(np.int32),
+        phase=np.where(phases, code.astype(np.int32), np.int32(NONE)),
     )
 
 

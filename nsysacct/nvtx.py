@@ -64,6 +64,8 @@ class Projection:
     ----------
     code : uint8, one per event
         `Code`; UNKNOWN outside mapped ranges.
+    range_of : int64, one per event
+        Innermost mapped range (index into ``Trace.nvtx``); NONE outside.
     verify_ranges : int
         Outermost ranges of this process that name the verify phase: a witness for rounds.
     mapped : dict
@@ -71,6 +73,7 @@ class Projection:
     """
 
     code: U8
+    range_of: I64
     verify_ranges: int
     mapped: dict[str, str]
 
@@ -82,26 +85,35 @@ def project(timeline: Timeline, trace: Trace, rules: Sequence[Rule], *, defaults
     any thread of the process counts (engines that mark in one thread and launch from another).
     """
     ranges = trace.nvtx
-    code = np.full(len(timeline), Code.UNKNOWN, np.uint8)
+    count = len(timeline)
     of_name = np.array(
         [_map(text, rules, defaults) for text in trace.nvtx_names] or [Code.UNKNOWN], np.uint8
     )
     mine = np.flatnonzero(ranges.process == timeline.process)
     mine = mine[of_name[ranges.text[mine]] != Code.UNKNOWN] if len(mine) else mine
     if not len(mine):
-        return Projection(code, 0, {})
+        return nothing(count)
     codes = of_name[ranges.text[mine]]
     start = ranges.start[mine]
     end = np.where(ranges.end[mine] == NONE, np.iinfo(np.int64).max, ranges.end[mine])
     thread = ranges.thread[mine]
     marked = set(np.unique(thread).tolist())
+    range_of = np.full(count, NONE, np.int64)
     for t in np.unique(timeline.thread):
         events = np.flatnonzero(timeline.thread == t)
-        own = thread == t if int(t) in marked else np.ones(len(mine), bool)
-        code[events] = _innermost(start[own], end[own], codes[own], timeline.launch[events])
+        own = np.flatnonzero(thread == t) if int(t) in marked else np.arange(len(mine))
+        found = _innermost(start[own], end[own], timeline.launch[events])
+        range_of[events] = np.where(found == NONE, NONE, own[found])
+    code = np.append(codes, np.uint8(Code.UNKNOWN))[range_of]
     names = {trace.nvtx_names[i]: Code(int(of_name[i])).name.lower() for i in np.unique(ranges.text[mine])}
     verify = codes == Code.VERIFY
-    return Projection(code, _outermost(start[verify], end[verify]), names)
+    range_of = np.append(mine, NONE)[range_of]
+    return Projection(code, range_of, _outermost(start[verify], end[verify]), names)
+
+
+def nothing(count: int) -> Projection:
+    """The projection of a trace without mapped ranges (or with NVTX switched off)."""
+    return Projection(np.full(count, Code.UNKNOWN, np.uint8), np.full(count, NONE, np.int64), 0, {})
 
 
 def _map(text: str, rules: Sequence[Rule], defaults: bool) -> Code:
@@ -121,19 +133,19 @@ def _outermost(start: I64, end: I64) -> int:
     return int(1 + (start[order][1:] >= reach[:-1]).sum())
 
 
-def _innermost(start: I64, end: I64, codes: U8, at: I64) -> U8:
-    """Code of the latest-opened range that is open at each time."""
+def _innermost(start: I64, end: I64, at: I64) -> I64:
+    """Index of the latest-opened range that is open at each time; NONE where none is."""
     order = np.argsort(start, kind="stable")
-    start, end, codes = start[order], end[order], codes[order]
+    start, end = start[order], end[order]
     times = np.unique(np.concatenate([start, end]))
-    segment = np.full(len(times) + 1, Code.UNKNOWN, np.uint8)
+    segment = np.full(len(times) + 1, NONE, np.int64)
     active: list[tuple[int, int]] = []  # (-index, index): the latest opened first
-    nxt = 0
+    opened = 0
     for i, t in enumerate(times):
-        while nxt < len(start) and start[nxt] <= t:
-            heappush(active, (-nxt, nxt))
-            nxt += 1
+        while opened < len(start) and start[opened] <= t:
+            heappush(active, (-opened, opened))
+            opened += 1
         while active and end[active[0][1]] <= t:
             heappop(active)
-        segment[i + 1] = codes[active[0][1]] if active else Code.UNKNOWN
+        segment[i + 1] = order[active[0][1]] if active else NONE
     return segment[np.searchsorted(times, at, side="right")]

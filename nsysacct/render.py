@@ -37,7 +37,13 @@ def ansi(text: str, style: str) -> str:
     return f"\x1b[{_CODES[style]}m{text}\x1b[0m"
 
 
-def text(account: Account, *, width: int = 80, style: Style = plain, detail: bool = False) -> str:
+def text(
+    account: Account,
+    *,
+    width: int = 80,
+    style: Style = plain,
+    detail: bool = False,
+) -> str:
     """The report of ``nsysacct split``.
 
     Parameters

@@ -5,7 +5,8 @@ But a verify step ends in a rejection sampler, and what follows it, up to the ho
 draft. Registries mark those kernels (`marker`):
 
 ``accept``       part of accepting drafts; the last one ends the verify pass
-``draft-start``  the step's sampling is done, drafting starts (also after a prompt)
+``sampled``      the last of a step's sampling: what follows is the draft, if there is one
+``draft-start``  the first of a step's drafting (also after a prompt)
 ``draft-step``   once a draft pass after the first
 """
 
@@ -60,7 +61,9 @@ def cut_steps(timeline: Timeline, names: NameEvidence) -> Steps:
     """
     count = len(timeline)
     accept, draft_step = _marked(names, "accept"), _marked(names, "draft-step")
-    draft_start = _marked(names, "draft-start")
+    sampled = _marked(names, "sampled")
+    # drafting starts at its first kernel, or with the launch after the last of sampling
+    draft_start = _marked(names, "draft-start") | np.concatenate([[False], sampled[:-1]])
     drafting = draft_step | (names.code == Code.DRAFT)
     step = _step_numbers(timeline, accept | draft_start, drafting)
     opens = np.zeros(count, bool)
@@ -70,21 +73,41 @@ def cut_steps(timeline: Timeline, names: NameEvidence) -> Steps:
     step_first = np.flatnonzero(opens)
     step_last = np.append(step_first[1:], count) - 1
     has_model_draft = bool(drafting.any())
-    for first, last in zip(step_first, step_last, strict=True):
+    turns: list[int] = []
+    for i, (first, last) in enumerate(zip(step_first, step_last, strict=True)):
         turn = _draft_from(first, last, accept, draft_start, drafting, has_model_draft)
-        if turn is not None and turn <= last:
-            opens[turn] = True
-    segment_of = (np.cumsum(opens) - 1).astype(np.int32)
-    segments = int(segment_of[-1]) + 1 if count else 0
-    code = np.full(segments, Code.TARGET, np.uint8)
-    starts = np.flatnonzero(opens)
-    ends = np.append(starts[1:], count)
-    turned = np.isin(starts, step_first, invert=True)
-    code[turned] = Code.DRAFT
-    for i, (a, b) in enumerate(zip(starts, ends, strict=True)):
-        if not turned[i] and accept[a:b].any():
-            code[i] = Code.VERIFY
+        if turn is None or turn > last:
+            continue
+        turns.append(turn)
+        tail = _bookkeeping(timeline, turn, last)
+        if tail <= last and i + 1 < len(step_first):
+            step_first[i + 1] = tail  # it prepares the step that follows
+    starts = np.unique(np.concatenate([step_first, np.array(turns, np.int64)]))
+    segment_of = (np.searchsorted(starts, np.arange(count), side="right") - 1).astype(np.int32)
+    code = np.full(len(starts), Code.TARGET, np.uint8)
+    code[segment_of[accept]] = Code.VERIFY
+    code[np.isin(starts, turns)] = Code.DRAFT
     return Steps(segment_of=segment_of, code=code)
+
+
+TAIL = 0.1
+"""Eager work after the last graph of a draft, as a share of that graph, up to which it is bookkeeping."""
+
+
+def _bookkeeping(timeline: Timeline, turn: int, last: int) -> int:
+    """First event after a draft that ends in a whole graph; ``last + 1`` when work goes on after it.
+
+    A drafter that replays whole graphs stores its tokens in a few tiny kernels; one whose head runs
+    outside its graphs still has a matrix product to do.
+    """
+    inside = np.arange(turn, last + 1)
+    graphs = inside[timeline.graph[inside] != NONE]
+    if not len(graphs):
+        return last + 1
+    end = int(graphs[-1])
+    own = timeline.duration[inside[timeline.unit[inside] == timeline.unit[end]]].sum()
+    rest = inside[inside > end]
+    return end + 1 if timeline.duration[rest[timeline.is_gpu_time[rest]]].sum() < TAIL * own else last + 1
 
 
 def _step_numbers(timeline: Timeline, markers: Bool, drafting: Bool) -> I64:
@@ -123,9 +146,12 @@ def _draft_from(
     """First event of the draft in one step; None when the step drafts nothing."""
     inside = slice(first, last + 1)
     accepted = np.flatnonzero(accept[inside])
-    if len(accepted):
-        return first + int(accepted[-1]) + 1 if has_model_draft else None
     started = np.flatnonzero(draft_start[inside])
+    if len(accepted):
+        if not has_model_draft:
+            return None
+        later = started[started > accepted[-1]]
+        return first + int(later[0] if len(later) else accepted[-1] + 1)
     if len(started) and drafting[first + started[-1] : last + 1].any():
         return first + int(started[-1])
     return None

@@ -12,6 +12,7 @@ from nsysacct import grammar, passes, roles, steps
 from nsysacct.evidence import Code, NameEvidence
 from nsysacct.grammar import Layout, Plan
 from nsysacct.model import Semantics
+from nsysacct.nvtx import Projection
 from nsysacct.passes import Passes
 from nsysacct.roles import GraphRole
 from nsysacct.timeline import Timeline
@@ -35,7 +36,7 @@ class Structure:
     width : int or None
         Rows a verify pass runs, most often.
     how : str
-        "markers", "names", "graphs" or "none": what the rounds were read from.
+        "markers", "names", "graphs", "nvtx" or "none": what the rounds were read from.
     notes : list of str
     """
 
@@ -59,6 +60,7 @@ def read(
     k: int | None = None,
     n_ok: Sequence[int] | None = None,
     overrides: Mapping[int, Code] | None = None,
+    marks: Projection | None = None,
 ) -> Structure:
     """Read the structure of a timeline.
 
@@ -71,6 +73,8 @@ def read(
         Drafts a round, when the user says so.
     overrides : mapping, optional
         Executable graph -> role (``--graph-role``).
+    marks : Projection, optional
+        NVTX ranges: they carry the structure where names and graphs do not.
     """
     if steps.has_markers(names):
         cuts = steps.cut_steps(timeline, names)
@@ -86,13 +90,17 @@ def read(
         code, basis, graphs, notes = given.code, given.basis, given.graphs, given.notes
         named = bool((found.anchors[:, [Code.VERIFY, Code.DRAFT, Code.MODEL]] > 0).any())
         how = "names" if named else "graphs" if (code == Code.VERIFY).any() else "none"
+    if marks is not None and not (code == Code.VERIFY).any() and (marks.code == Code.VERIFY).any():
+        found, code = _by_ranges(timeline, names, marks)
+        basis = np.full(len(found), "positional", object)
+        how = "nvtx"
     if known_engine and not (code == Code.VERIFY).any():
         rest = np.isin(code, [Code.UNKNOWN, Code.MODEL])
         code[rest & (found.kernels + found.is_graph > 0)] = Code.TARGET
     width = usual(found.width[(code == Code.VERIFY) & (found.width > 1)])
     if k is None and width is not None:
         k = width if semantics.verify_width == "k" else width - 1
-    if k is None and how != "markers":
+    if k is None and how not in ("markers", "nvtx"):
         k = _usual_drafts(code)
     layout = grammar.read_rounds(
         code,
@@ -106,6 +114,16 @@ def read(
         n_ok=n_ok,
     )
     return Structure(found, layout, graphs, k, width, how, notes)
+
+
+def _by_ranges(
+    timeline: Timeline, names: NameEvidence, marks: Projection
+) -> tuple[Passes, npt.NDArray[np.uint8]]:
+    """Passes as runs of work launched in one NVTX range."""
+    opens = np.ones(len(timeline), bool)
+    opens[1:] = marks.range_of[1:] != marks.range_of[:-1]
+    segment_of = (np.cumsum(opens) - 1).astype(np.int32)
+    return passes.features(timeline, names, segment_of), marks.code[np.flatnonzero(opens)].copy()
 
 
 def usual(values: npt.NDArray[np.int32]) -> int | None:

@@ -38,13 +38,7 @@ def judge(
     semantics: Semantics,
     options: Options,
 ) -> Rounds:
-    """Count rounds by all means and compare.
-
-    Raises
-    ------
-    TraceError
-        When the layers given by the user contradict counts that another number explains.
-    """
+    """Count rounds by all means and compare."""
     layout = found.layout
     counted, partial = _verify_only(line, trace, names, found)
     observed = layout.rounds
@@ -56,7 +50,6 @@ def judge(
         reasons.append(partial)
     if not observed and not counted:
         return _no_rounds(found, options)
-    _refuse_wrong_layers(proof, options, trace)
     value = observed or proof.rounds
     agree = all(w.agrees for w in witnesses)
     markers = _marker_counts(line, names, observed)
@@ -107,17 +100,24 @@ def _inferred_from(found: Structure) -> str:
         "names": "rounds are passes told apart by names, streams and position",
         "graphs": "rounds are launches of the graph that the pattern says verifies",
         "markers": "rounds are steps that ended in an acceptance kernel",
+        "nvtx": "rounds are NVTX ranges that the run itself marked as verify",
     }.get(found.how, "")
 
 
-def _refuse_wrong_layers(proof: counting.Proof, options: Options, trace: Trace) -> None:
-    """--layers that no count fits, while another number explains them all, is a mistake to stop at."""
-    if proof.whole or not options.layers or len(proof.reasons) < 2:
+def refuse_wrong_layers(rounds: Rounds, trace_name: str, options: Options) -> None:
+    """Stop at --layers that no count fits while another number explains them all.
+
+    Raises
+    ------
+    TraceError
+    """
+    fits = next((r for r in rounds.reasons if r.endswith(counting.WOULD_FIT)), None)
+    if not options.layers or fits is None:
         return
     given = ",".join(f"{kind}={n}" if kind != "all" else str(n) for kind, n in options.layers.items())
     raise TraceError(
         f"--layers {given}",
-        f"does not fit the counts of the verify-only kernels in {trace.name}: {proof.reasons[-1]}",
+        f"does not fit the counts of the verify-only kernels in {trace_name}: {fits}",
         "give that number, or leave --layers out",
     )
 
@@ -146,7 +146,7 @@ def _verify_only(
         signature = names.signatures[int(names.signature[mine[0]])]
         result.append(
             counting.Counted(
-                pattern=str(Pattern.of(parse(trace.kernel_names[int(name)]))),
+                pattern=Pattern.of(parse(trace.kernel_names[int(name)])).text,
                 instances=len(mine),
                 gpu_ns=int(duration[mine].sum()),
                 kind=signature.layer or "all",
@@ -204,7 +204,7 @@ def _witnesses(
     if observed:
         add("verify passes in launch order", observed)
     drafted = layout.draft_passes[layout.draft_passes > 0]
-    if len(drafted) and found.k and found.how != "markers":
+    if len(drafted) and found.k and found.how not in ("markers", "nvtx"):
         per_round, counts = np.unique(drafted, return_counts=True)
         usual = int(per_round[np.argmax(counts)])
         bursts = len(drafted)

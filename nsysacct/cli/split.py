@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import sys
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 import click
 
-from nsysacct.cli._base import echo_text, terminal_style, terminal_width, write_output
+from nsysacct.cli._base import (
+    echo_text,
+    force_option,
+    output_option,
+    printable,
+    wants_colour,
+    write_output,
+)
 from nsysacct.cli._inputs import account_of
 from nsysacct.cli._options import trace_options
 
@@ -19,8 +27,8 @@ if TYPE_CHECKING:
 @click.argument("trace", type=click.Path())
 @trace_options
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("-o", "--output", type=click.Path(), help="File to write instead of stdout.")
-@click.option("--force", is_flag=True, help="Overwrite the output file.")
+@output_option
+@force_option
 @click.option("--detail", is_flag=True, help="List every signature and graph.")
 def command(trace: str, options: Options, form: str, output: str | None, force: bool, detail: bool) -> None:
     """Split the cost of speculative decoding in TRACE into verify, replay and draft.
@@ -42,9 +50,11 @@ def command(trace: str, options: Options, form: str, output: str | None, force: 
         return
     from nsysacct import render
 
-    style = render.plain if output else terminal_style(sys.stdout)
-    body = render.text(result, width=terminal_width(), style=style, detail=detail)
+    colour = output is None and wants_colour(sys.stdout)
+    style = render.ansi if colour else render.plain
+    width = min(get_terminal_size().columns, 120)
+    body = render.text(result, width=width, style=style, detail=detail)
     if output:
         write_output(output, body, force=force)
     else:
-        echo_text(body)
+        echo_text(printable(body, keep_colours=colour), colour=colour)

@@ -1,0 +1,80 @@
+"""Accounts as tidy pandas DataFrames, with units in the column names (extra: pandas)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from nsysacct.errors import UsageError
+from nsysacct.model import ProcessAccount, Record
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError:
+        raise UsageError(
+            "DataFrames", "pandas is not installed", "pip install 'nsysacct[pandas]'"
+        ) from None
+    return pandas
+
+
+def frame(records: Sequence[Record], kind: type[Record]) -> pd.DataFrame:
+    """One row a record, one column a field, in the record's own field order.
+
+    Parameters
+    ----------
+    records : sequence of Record
+    kind : type
+        Their class, which names the columns when there are none.
+    """
+    pandas = _pandas()
+    names = list(kind.__struct_fields__)
+    rows = [msgspec.structs.asdict(r) for r in records]
+    result: pd.DataFrame = pandas.DataFrame(rows, columns=names)
+    return result
+
+
+def rounds(account: ProcessAccount) -> pd.DataFrame:
+    """Per-round table: `model.RoundRow`, with ``n_ok`` and ``width`` as nullable integers."""
+    from nsysacct.model import RoundRow
+
+    table = frame(account.per_round, RoundRow)
+    whole = ["width", "draft_steps", "replay_steps", "n_ok"]
+    return table.astype(dict.fromkeys(whole, "Int64"))
+
+
+def buckets(account: ProcessAccount) -> pd.DataFrame:
+    """Buckets in report order: `model.Bucket`; one column per basis (``basis_exclusive_ns``...)."""
+    from nsysacct.model import PROVENANCE, Bucket
+
+    table = frame(account.buckets, Bucket)
+    for basis in PROVENANCE:
+        table[f"basis_{basis}_ns"] = [b.by_basis.get(basis, 0) for b in account.buckets]
+    return table.drop(columns="by_basis")
+
+
+def kernels(account: ProcessAccount) -> pd.DataFrame:
+    """GPU time by bucket, family and signature: `model.KernelRow`."""
+    from nsysacct.model import KernelRow
+
+    return frame(account.kernels, KernelRow).drop(columns="by_basis")
+
+
+def blind_spots(account: ProcessAccount) -> pd.DataFrame:
+    """What the trace does not show: `model.BlindSpot`."""
+    from nsysacct.model import BlindSpot
+
+    return frame(account.blind_spots, BlindSpot)
+
+
+def graphs(account: ProcessAccount) -> pd.DataFrame:
+    """Executable graphs: `model.GraphInfo`."""
+    from nsysacct.model import GraphInfo
+
+    return frame(account.graphs, GraphInfo).drop(columns="buckets")

@@ -1,0 +1,105 @@
+"""Rounds read from passes spelled as letters: D draft, V verify, T target step, O other, ? unknown."""
+
+import numpy as np
+import pytest
+
+from nsysacct.errors import UsageError
+from nsysacct.evidence import Code
+from nsysacct.grammar import Layout, Plan, read_rounds
+from nsysacct.model import Semantics
+
+KESTREL = Semantics(verify_width="k", tokens="max(n_ok,1)", replay="closing-steps")
+NO_REPLAY = Semantics()
+CHECKPOINT = Semantics(replay="checkpoint")
+LETTERS = {"D": Code.DRAFT, "V": Code.VERIFY, "T": Code.TARGET, "O": Code.OTHER, "?": Code.UNKNOWN}
+
+
+def read(word: str, semantics: Semantics = KESTREL, **options: object) -> Layout:
+    word = word.replace(" ", "")
+    code = np.array([LETTERS[c] for c in word], np.uint8)
+    n = len(word)
+    settings: dict = {"k": 3, "plan": Plan(), "n_ok": None, **options}
+    return read_rounds(
+        code,
+        np.full(n, "positional", object),
+        np.arange(n, dtype=np.int32),
+        np.full(n, -1, np.int32),
+        np.array([c == "T" for c in word]),
+        semantics=semantics,
+        **settings,
+    )
+
+
+def spelled(layout: Layout) -> str:
+    names = {Code.DRAFT: "D", Code.VERIFY: "V", Code.REPLAY: "R", Code.PLAIN: "p", Code.PREFILL: "f",
+             Code.DECODE: "d", Code.OTHER: "O", Code.UNKNOWN: "?"}  # fmt: skip
+    return "".join(names[Code(int(c))] for c in layout.code)
+
+
+def test_steps_are_named_by_where_they_stand() -> None:
+    layout = read("O TTTT DDDV T DDDV DDDV TT DDDV TTT", plan=Plan(closing=2))
+    assert spelled(layout) == "OppppDDDVRDDDVDDDVRRDDDVRpp"
+    assert layout.rounds == 4
+    assert layout.replay_steps.tolist() == [1, 0, 2, 1]
+    assert layout.draft_passes.tolist() == [3, 3, 3, 3]
+    assert not layout.findings
+
+
+def test_without_closing_the_tail_is_a_finding_not_a_guess_in_silence() -> None:
+    layout = read("DDDV T DDDV TTTT")
+    assert spelled(layout) == "DDDVRDDDVRRpp"
+    assert [f.kind for f in layout.findings] == ["closing"]
+    assert set(layout.basis[[9, 10]]) == {"pattern"}
+
+
+def test_the_histogram_settles_the_tail() -> None:
+    layout = read("DDDV T DDDV TTT", n_ok=(2, 0, 0, 0))
+    assert spelled(layout) == "DDDVRDDDVRpp"
+    assert not layout.findings
+
+
+def test_more_steps_than_any_replay_are_another_request() -> None:
+    layout = read("DDDV TTTTTTTT DDDV")
+    assert spelled(layout) == "DDDVppppppppDDDV"
+    assert layout.findings[0].kind == "long-replay"
+
+
+def test_an_engine_without_replay_has_none() -> None:
+    assert spelled(read("T DDDV T DDDV T", NO_REPLAY)) == "pDDDVpDDDVp"
+
+
+def test_a_second_verify_without_drafts_is_the_checkpoint_replay() -> None:
+    layout = read("DDDV V DDDV", CHECKPOINT)
+    assert spelled(layout) == "DDDVRDDDV"
+    assert layout.rounds == 2
+
+
+def test_drafts_on_the_cpu_leave_rounds_without_drafts() -> None:
+    layout = read("T V V T V", NO_REPLAY)
+    assert layout.rounds == 3
+    assert layout.draft_passes.tolist() == [0, 0, 0]
+
+
+def test_plan_names_prompt_and_decode_and_the_launches_reconcile() -> None:
+    plan = Plan.parse("prefill=2 decode=1 prefill=1 rounds closing=1")
+    layout = read("TTTT DDDV T DDDV T", plan=plan)
+    assert spelled(layout) == "ffdfDDDVRDDDVp"
+    assert layout.reconciled == "6 = 2 prefill + 1 decode + 1 prefill + 1 replay + 1 closing"
+
+
+def test_a_plan_that_does_not_fit_is_a_finding() -> None:
+    layout = read("TTT DDDV", plan=Plan.parse("prefill=5 rounds"))
+    assert spelled(layout) == "pppDDDV"
+    assert "5 target steps before the rounds, the trace has 3" in layout.findings[0].detail
+
+
+@pytest.mark.parametrize("text", ["prefil=3", "prefill", "rounds decode=3", "closing=x"])
+def test_plans_that_cannot_be_read(text: str) -> None:
+    with pytest.raises(UsageError, match="--plan"):
+        Plan.parse(text)
+
+
+def test_no_rounds_at_all() -> None:
+    layout = read("TTTT")
+    assert layout.rounds == 0
+    assert spelled(layout) == "pppp"
