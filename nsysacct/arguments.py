@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .names import number_of, segments
+from nsysacct.names import number_of, segments
 
 
 def brief(text: str, width: int = 60) -> str:

@@ -32,7 +32,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .arguments import (
+from nsysacct.arguments import (
     AnyArgument,
     ArgumentList,
     ArgumentPattern,
@@ -43,8 +43,8 @@ from .arguments import (
     OneOf,
     brief,
 )
-from .errors import PatternError, UsageError
-from .names import (
+from nsysacct.errors import PatternError, UsageError
+from nsysacct.names import (
     ANONYMOUS,
     OPERATOR,
     KernelName,
@@ -132,7 +132,7 @@ class Pattern:
 
         Examples
         --------
-        >>> from .names import parse
+        >>> from nsysacct.names import parse
         >>> Pattern.compile("k<*,3>").explain_miss(parse("void k<(int)4, (int)1>(int)"))
         'argument 2 is 1 and not 3'
         """

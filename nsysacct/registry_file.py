@@ -1,0 +1,367 @@
+"""One registry file: strict reading of TOML into the signatures of an engine.
+
+Format 1, one file an engine, data only::
+
+    format = 1
+
+    [engine]
+    name = "kestrel"                # what --engine takes
+    title = "kestrel-llm-cuda"
+    aliases = []
+    versions = "*"                  # or ">=0.26,<0.34", for readers
+    source = "where these facts come from"
+    recognise = ["k_gdn_*"]         # patterns; kernels that match speak for this engine
+    note = ""
+
+    [semantics]                     # rules by name, see `semantics`
+    verify_width = "k"
+    tokens = "max(n_ok,1)"
+    replay = "closing-steps"
+
+    [passes]
+    streams = ""                    # "per-model": every model runs on a CUDA stream of its own
+
+    [[signature]]
+    id = "gemv-verify"
+    pattern = "k_rq_q4_gemv_mr<*, M>"
+    capture = ["M"]                 # bare names in the pattern that bind an argument
+    where = { M = ">=2" }           # conditions on captured numbers
+    geometry = { grid_y = ">=2" }   # conditions on the launch: grid_x .. grid_z, block_x .. block_z
+    bucket = "verify"               # a bucket; "shared": of several phases; "target": the target
+                                    # model in any phase; "model": some model in any phase
+    family = "gemv"
+    width = "M"                     # capture or launch dimension that is the width of the pass
+    requests = "grid_x"             # launch dimension that is the number of requests
+    layer = "all"                   # kind of layer that it runs in
+    per_layer = 1                   # instances in one such layer; omitted: solved for
+    per_round = 0                   # further instances a round; omitted: solved for
+    per_step = 5                    # instances in one draft step
+    marker = ""                     # once a step: one of `MARKERS`
+    wins = ["other-id"]             # signatures that yield when both match
+    matches = ["void k_rq_q4_gemv_mr<(int)4, (int)3>(float *)"]
+    rejects = ["void k_rq_q4_gemv_mr<(int)3, (int)1>(float *)"]
+    source = "..."
+    note = ""
+
+    [[nvtx]]
+    pattern = "verify*"             # glob on the range's text
+    bucket = "verify"
+    source = "..."
+
+An unknown key is an error that names file, table and key. A new optional key is one more field of a
+table's class here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from nsysacct.errors import NsysacctError, RegistryError
+from nsysacct.model import BUCKETS, Semantics
+from nsysacct.semantics import REPLAY_STEPS, TOKENS, VERIFY_WIDTH
+from nsysacct.signatures import NumberPredicate, Pattern
+from nsysacct.specs import EngineSpec, NvtxRule, Signature
+
+FORMAT = 1
+"""Version of the file format that this release reads."""
+
+GEOMETRY = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
+"""Launch dimensions (CUPTI_ACTIVITY_KIND_KERNEL.gridX .. blockZ)."""
+
+SIGNATURE_BUCKETS = (*(b for b in BUCKETS if b != "unattributed"), "shared", "target", "model")
+"""What a signature may say of its kernel's phase."""
+
+MARKERS = ("accept", "sampled", "draft-start", "draft-step")
+"""What a kernel that runs once a step may mark; see `steps`."""
+
+_KEY = re.compile(r" - at `\$\.?([^`]*)`$")
+
+
+class _Table(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Base of the tables of a file."""
+
+
+class _Engine(_Table):
+    name: str
+    source: str
+    recognise: list[str]
+    title: str = ""
+    aliases: list[str] = []
+    versions: str = "*"
+    note: str = ""
+
+
+class _Semantics(_Table):
+    verify_width: str
+    tokens: str
+    replay: str
+
+
+class _Passes(_Table):
+    streams: Literal["", "per-model"] = ""
+
+
+class _Signature(_Table):
+    id: str
+    pattern: str
+    bucket: str
+    family: str
+    matches: list[str]
+    rejects: list[str]
+    source: str
+    capture: list[str] = []
+    where: dict[str, str] = {}
+    geometry: dict[str, str] = {}
+    width: str = ""
+    requests: str = ""
+    layer: str = "all"
+    per_layer: int | None = None
+    per_round: int | None = None
+    per_step: int | None = None
+    marker: str = ""
+    wins: list[str] = []
+    note: str = ""
+
+
+class _Nvtx(_Table):
+    pattern: str
+    bucket: str
+    source: str
+    note: str = ""
+
+
+class _File(_Table):
+    format: int
+    engine: dict[str, Any]
+    semantics: dict[str, Any]
+    passes: dict[str, Any] = {}
+    signature: list[dict[str, Any]] = []
+    nvtx: list[dict[str, Any]] = []
+
+
+T = TypeVar("T", bound=_Table)
+
+
+def read_file(path: Path) -> EngineSpec:
+    """Read one registry file.
+
+    Raises
+    ------
+    RegistryError
+        The file cannot be read, is not TOML, or says something that the format does not allow; the
+        message names the file, the table, the key and the remedy.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise RegistryError(
+            str(path), f"cannot be read ({error.strerror})", "check the path and its permissions"
+        ) from None
+    return read_bytes(content, str(path))
+
+
+def read_bytes(content: bytes, file: str) -> EngineSpec:
+    """Read the content of a registry file that is called `file` in messages."""
+    raw = _parse(content, file)
+    form = raw.get("format")
+    if isinstance(form, int) and form != FORMAT:
+        raise RegistryError(
+            file, f"format {form} is not known", f"use format {FORMAT}, or a newer nsysacct"
+        )
+    top = _convert(raw, _File, file, "")
+    engine = _convert(top.engine, _Engine, file, "[engine]")
+    semantics = _read_semantics(top.semantics, file)
+    passes = _convert(top.passes, _Passes, file, "[passes]")
+    signatures = [_read_signature(t, i, file) for i, t in enumerate(top.signature, 1)]
+    _check_ids(signatures, file)
+    return EngineSpec(
+        name=engine.name,
+        title=engine.title or engine.name,
+        aliases=tuple(engine.aliases),
+        versions=engine.versions,
+        source=engine.source,
+        note=engine.note.strip(),
+        file=file,
+        digest=_digest(raw),
+        semantics=semantics,
+        streams=passes.streams,
+        recognise=tuple(
+            _pattern(p, (), file, f"[engine] key recognise, entry {i}")
+            for i, p in enumerate(engine.recognise, 1)
+        ),
+        signatures=tuple(signatures),
+        nvtx=tuple(_read_nvtx(t, i, file) for i, t in enumerate(top.nvtx, 1)),
+    )
+
+
+def _parse(content: bytes, file: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(content.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise RegistryError(file, "is not UTF-8 text", "save it as UTF-8 TOML") from None
+    except tomllib.TOMLDecodeError as error:
+        raise RegistryError(file, f"is not TOML: {error}", "correct that line") from None
+    except RecursionError:
+        raise RegistryError(file, "is nested too deeply", "use the tables of the format") from None
+
+
+def _digest(raw: dict[str, Any]) -> str:
+    """SHA-256 of the data: comments and layout do not change it.
+
+    Dates become text: no key of the format is one, so such a file is refused later anyway.
+    """
+    canonical = msgspec.json.encode(raw, order="deterministic")
+    return f"sha256:{hashlib.sha256(canonical).hexdigest()}"
+
+
+# ---------------------------------------------------------------- tables
+
+
+def _read_semantics(table: Mapping[str, Any], file: str) -> Semantics:
+    found = _convert(table, _Semantics, file, "[semantics]")
+    known: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
+        ("verify_width", found.verify_width, VERIFY_WIDTH),
+        ("tokens", found.tokens, TOKENS),
+        ("replay", found.replay, REPLAY_STEPS),
+    )
+    for key, value, rules in known:
+        _choose(value, tuple(rules), file, "[semantics]", key)
+    return Semantics(verify_width=found.verify_width, tokens=found.tokens, replay=found.replay)
+
+
+def _read_signature(table: Mapping[str, Any], index: int, file: str) -> Signature:
+    where = f"[[signature]] {index}"
+    if isinstance(table.get("id"), str):
+        where += f" {table['id']!r}"
+    found = _convert(table, _Signature, file, where)
+    _choose(found.bucket, SIGNATURE_BUCKETS, file, where, "bucket")
+    for key in found.geometry:
+        _choose(key, GEOMETRY, file, where, "geometry")
+    if found.marker:
+        _choose(found.marker, MARKERS, file, where, "marker")
+    if found.requests:
+        _choose(found.requests, GEOMETRY, file, where, "requests")
+    for key, examples in (("matches", found.matches), ("rejects", found.rejects)):
+        if not examples:
+            raise _error(file, where, key, "is empty", "give at least one kernel name")
+    for key, count in (
+        ("per_layer", found.per_layer),
+        ("per_round", found.per_round),
+        ("per_step", found.per_step),
+    ):
+        if count is not None and count < 0:
+            raise _error(file, where, key, f"is {count}", "give a count, or leave it out")
+    pattern = _pattern(found.pattern, found.capture, file, f"{where} key pattern")
+    for name in found.where:
+        _choose(name, pattern.captures, file, where, "where")
+    if found.width:
+        _choose(found.width, (*pattern.captures, *GEOMETRY), file, where, "width")
+    return Signature(
+        id=found.id,
+        pattern=found.pattern,
+        compiled=pattern,
+        bucket=found.bucket,
+        family=found.family,
+        where=_conditions(found.where, file, f"{where} key where"),
+        geometry=_conditions(found.geometry, file, f"{where} key geometry"),
+        width=found.width,
+        requests=found.requests,
+        layer=found.layer,
+        per_layer=found.per_layer,
+        per_round=found.per_round,
+        per_step=found.per_step,
+        marker=found.marker,
+        wins=tuple(found.wins),
+        matches=tuple(found.matches),
+        rejects=tuple(found.rejects),
+        source=found.source,
+        note=found.note,
+    )
+
+
+def _read_nvtx(table: Mapping[str, Any], index: int, file: str) -> NvtxRule:
+    where = f"[[nvtx]] {index}"
+    found = _convert(table, _Nvtx, file, where)
+    buckets = tuple(b for b in BUCKETS if b != "unattributed")
+    _choose(found.bucket, buckets, file, where, "bucket")
+    return NvtxRule(found.pattern, found.bucket, found.source)
+
+
+def _check_ids(signatures: Sequence[Signature], file: str) -> None:
+    """Every id once; `wins` names other signatures of the file."""
+    ids = [s.id for s in signatures]
+    for index, signature in enumerate(signatures, 1):
+        where = f"[[signature]] {index} {signature.id!r}"
+        if ids.index(signature.id) != index - 1:
+            first = ids.index(signature.id) + 1
+            raise _error(file, where, "id", f"is that of signature {first} too", "choose another")
+        for other in signature.wins:
+            _choose(other, tuple(i for i in ids if i != signature.id), file, where, "wins")
+
+
+# ---------------------------------------------------------------- values
+
+
+def _pattern(text: str, captures: Sequence[str], file: str, where: str) -> Pattern:
+    try:
+        return Pattern.compile(text, captures)
+    except NsysacctError as error:
+        raise RegistryError(
+            f"{file}: {where}", f"{error.subject}: {error.problem}", error.remedy
+        ) from None
+
+
+def _conditions(table: Mapping[str, str], file: str, where: str) -> dict[str, NumberPredicate]:
+    try:
+        return {key: NumberPredicate.compile(text) for key, text in table.items()}
+    except NsysacctError as error:
+        raise RegistryError(
+            f"{file}: {where}", f"{error.subject} {error.problem}", error.remedy
+        ) from None
+
+
+def _choose(value: str, allowed: Sequence[str], file: str, where: str, key: str) -> None:
+    """Refuse a value that is not one of `allowed`, with the closest one that is."""
+    if value not in allowed:
+        choices = ", ".join(allowed) or "nothing here"
+        raise _error(
+            file, where, key, f"{value!r} is not known", _guess(value, allowed) or f"use {choices}"
+        )
+
+
+def _convert(table: Mapping[str, Any], kind: type[T], file: str, where: str) -> T:
+    """Turn a table into its class; unknown, missing and mistyped keys are named."""
+    fields = msgspec.structs.fields(kind)
+    names = [f.name for f in fields]
+    for key in table:
+        if key not in names:
+            remedy = _guess(key, names) or f"known keys: {', '.join(names)}"
+            raise _error(file, where, key, "is not known", remedy)
+    for field in fields:
+        if field.required and field.name not in table:
+            raise _error(file, where, field.name, "is missing", f"add {field.name} = ...")
+    try:
+        return msgspec.convert(table, kind)
+    except msgspec.ValidationError as error:
+        found = _KEY.search(str(error))
+        problem = _KEY.sub("", str(error)).replace("`", "")
+        key = found.group(1) if found else ""
+        raise _error(file, where, key, problem[:1].lower() + problem[1:], "correct it") from None
+
+
+def _error(file: str, where: str, key: str, problem: str, remedy: str) -> RegistryError:
+    subject = ": ".join(part for part in (file, where) if part)
+    return RegistryError(subject, f"key {key}: {problem}" if key else problem, remedy)
+
+
+def _guess(value: str, allowed: Sequence[str]) -> str:
+    close = get_close_matches(value, allowed, 1, 0.6)
+    return f"did you mean {close[0]}?" if close else ""
