@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -183,19 +184,16 @@ def _semantics(spec: EngineSpec | None) -> Semantics:
 
 
 def _trace_info(trace: Trace, chosen: ProcessAccount) -> TraceInfo:
+    """Facts of the file, with the GPU that the chosen account ran on."""
     gpu = next((g for g in trace.gpus if g.index == chosen.gpu), None)
-    return TraceInfo(
-        name=trace.name,
-        nsys_version=trace.nsys_version,
-        export_schema=trace.export_schema,
-        graph_trace=trace.graph_trace,
-        gpu=gpu.name if gpu else None,
-        gpu_memory_bandwidth_bytes_per_s=gpu.memory_bandwidth if gpu else None,
-        gpu_memory_bytes=gpu.memory if gpu else None,
-        gpu_sm_count=gpu.sm_count if gpu else None,
-        kernels=len(trace.kernels.start),
-        api_calls=len(trace.api.start),
-        duration_ns=trace.duration_ns,
+    if gpu is None:
+        return trace.info
+    return msgspec.structs.replace(
+        trace.info,
+        gpu=gpu.name,
+        gpu_memory_bandwidth_bytes_per_s=gpu.memory_bandwidth,
+        gpu_memory_bytes=gpu.memory,
+        gpu_sm_count=gpu.sm_count,
     )
 
 

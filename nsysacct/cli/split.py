@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 import click
@@ -12,8 +10,8 @@ from nsysacct.cli._base import (
     echo_text,
     force_option,
     output_option,
-    printable,
-    wants_colour,
+    terminal_style,
+    terminal_width,
     write_output,
 )
 from nsysacct.cli._inputs import account_of
@@ -50,11 +48,9 @@ def command(trace: str, options: Options, form: str, output: str | None, force: 
         return
     from nsysacct import render
 
-    colour = output is None and wants_colour(sys.stdout)
-    style = render.ansi if colour else render.plain
-    width = min(get_terminal_size().columns, 120)
-    body = render.text(result, width=width, style=style, detail=detail)
-    if output:
-        write_output(output, body, force=force)
+    style = terminal_style() if output is None else render.plain
+    body = render.text(result, width=terminal_width(), style=style, detail=detail)
+    if output is None:
+        echo_text(body)
     else:
-        echo_text(printable(body, keep_colours=colour), colour=colour)
+        write_output(output, body, force=force)
