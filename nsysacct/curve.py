@@ -12,15 +12,17 @@ from collections.abc import Iterable
 
 import msgspec
 
-from nsysacct.economics import NS_PER_MS
+from nsysacct.economics import NS_PER_MS, width_of
 from nsysacct.errors import UsageError
-from nsysacct.model import Account, ProcessAccount
+from nsysacct.model import Account
 from nsysacct.theory import expert_ratio
 
 STEP_FACTOR = 3.0
 """A segment this much steeper than the curve's other segments is a step ..."""
 STEP_SHARE = 0.05
 """... if a row in it also costs this share of the narrowest pass."""
+MAIN_GRAPH_SHARE = 0.5
+"""A graph with more than this share of a plain run's GPU time is its target pass."""
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,37 +61,69 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def samples_of(account: Account) -> list[Sample]:
-    """Target passes of an account by width: its steps, else its verify bucket by rounds."""
-    source, mode = account.trace.name, account.trace.graph_trace
-    found = []
+    """Target passes of an account by width.
+
+    Where one graph launch is a whole target pass, the graph alone is taken: what an engine runs
+    beside it (sampling, input preparation) differs between plain and verify passes. Else its steps,
+    else the verify bucket over its rounds. A pass whose width nobody knows is left out.
+    """
+    found = [_plain_graph(account), _verify_graph(account)]
+    for index, roles in enumerate((("plain", "decode"), ("verify",))):
+        if found[index] is None:
+            found[index] = _from_steps(account, roles)
+    if found[1] is None:
+        found[1] = _from_bucket(account)
+    return [sample for sample in found if sample is not None]
+
+
+def _sample(account: Account, role: str, width: int, gpu_ns: int, count: int) -> Sample:
+    return Sample(
+        width=width, gpu_ms=gpu_ns / count / NS_PER_MS, count=count, role=role,
+        source=account.trace.name, granularity=account.trace.graph_trace,
+    )  # fmt: skip
+
+
+def _verify_graph(account: Account) -> Sample | None:
+    """Find the graph that was launched once for each round's verify pass."""
+    rounds, width = account.rounds.value, width_of(account, account)
+    for graph in account.graphs:
+        mine = graph.role == "verify" and graph.launches == rounds and len(graph.buckets) <= 1
+        if mine and width is not None and graph.gpu_ns:
+            return _sample(account, "verify", width, graph.gpu_ns, graph.launches)
+    return None
+
+
+def _plain_graph(account: Account) -> Sample | None:
+    """Find the graph that does most of the work of a run without rounds."""
+    if account.rounds.value:
+        return None
+    total = sum(account.bucket(name).gpu_ns for name in ("plain", "decode"))
+    for graph in account.graphs:
+        most = graph.gpu_ns is not None and graph.gpu_ns > MAIN_GRAPH_SHARE * total
+        if most and graph.role in ("plain", "decode") and graph.launches > 1:
+            return _sample(account, "plain", 1, graph.gpu_ns or 0, graph.launches)
+    return None
+
+
+def _from_steps(account: Account, roles: tuple[str, ...]) -> Sample | None:
     for step in account.steps:
-        width = 1 if step.role in ("plain", "decode") and step.width is None else step.width
-        if step.role not in ("plain", "decode", "verify") or width is None or not step.count:
-            continue
-        if not step.gpu_ns:
-            continue
-        found.append(
-            Sample(
-                width=width, gpu_ms=step.gpu_ns / step.count / NS_PER_MS, count=step.count,
-                role=step.role, source=source, granularity=mode,
-            )
-        )  # fmt: skip
-    if not any(sample.role == "verify" for sample in found):
-        found += _from_bucket(account, source, mode)
-    return found
+        width = step.width
+        if width is None and step.role == "verify":
+            width = width_of(account, account)
+        elif width is None and (step.role == "decode" or not account.rounds.value):
+            width = 1  # "plain" beside rounds may be the prompt: not taken without a width
+        if step.role in roles and width is not None and step.count and step.gpu_ns:
+            if step.role == "verify" or width == 1:
+                return _sample(account, step.role, width, step.gpu_ns, step.count)
+    return None
 
 
-def _from_bucket(part: ProcessAccount, source: str, mode: str | None) -> list[Sample]:
-    rounds, width = part.rounds.value, part.rounds.width
-    verify = part.bucket("verify").gpu_ns
+def _from_bucket(account: Account) -> Sample | None:
+    rounds, width = account.rounds.value, width_of(account, account)
+    verify = account.bucket("verify").gpu_ns
     if not rounds or width is None or not verify:
-        return []
-    return [
-        Sample(
-            width=width, gpu_ms=verify / rounds / NS_PER_MS, count=rounds, role="verify",
-            source=source, granularity=mode,
-        )
-    ]  # fmt: skip
+        return None
+    return _sample(account, "verify", width, verify, rounds)
 
 
 def curve(

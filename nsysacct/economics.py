@@ -159,6 +159,27 @@ def _tokens(
     )  # fmt: skip
 
 
+def drafts_of(account: Account, part: ProcessAccount) -> int | None:
+    """Drafts a round: as the trace proves, as the acceptance says, or as the user gave."""
+    if part.rounds.k:
+        return part.rounds.k
+    acceptance = part.acceptance
+    if acceptance is not None and acceptance.k:
+        return acceptance.k
+    if acceptance is not None and acceptance.n_ok:
+        return len(acceptance.n_ok) - 1
+    given = account.options.get("k")
+    return int(given) if given else None
+
+
+def width_of(account: Account, part: ProcessAccount) -> int | None:
+    """Rows of a verify pass: as the trace proves, else by the engine's rule from k."""
+    if part.rounds.width:
+        return part.rounds.width
+    k = drafts_of(account, part)
+    return VERIFY_WIDTH[account.engine.semantics.verify_width](k) if k else None
+
+
 def _tokens_of_wall(account: Account, part: ProcessAccount, emitted: int) -> int:
     """Tokens that the wall paid for: a given wall is the run's, closing steps included."""
     if part.window.wall_how != "given":
@@ -196,9 +217,7 @@ def costs_of(
         )
     semantics = account.engine.semantics
     acceptance = part.acceptance
-    k = part.rounds.k
-    if k is None and acceptance is not None:
-        k = acceptance.k or (len(acceptance.n_ok) - 1 if acceptance.n_ok else None)
+    k = drafts_of(account, part)
     if not k:
         raise UsageError("k", "the account does not say how many tokens a round drafts", "give --k")
     notes: list[str] = []
@@ -223,7 +242,7 @@ def costs_of(
     return Costs(
         rounds=rounds,
         k=k,
-        width=part.rounds.width or VERIFY_WIDTH[semantics.verify_width](k),
+        width=width_of(account, part) or k,
         semantics=semantics,
         wall_ns=part.window.wall_ns,
         draft_ns=amounts["draft"],

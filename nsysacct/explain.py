@@ -194,7 +194,8 @@ def _levers(costs: Costs | None) -> list[Sentence]:
         row = _lever_row(costs, stake)
         text = f"{stake.lever}: at most {stake.at_stake_ms:.3f} ms ({stake.share_of_wall:.1%})"
         if row is not None and row.low is not None and row.high is not None:
-            text += f", which alone would make {row.low:.2f}x to {row.high:.2f}x"
+            low, high = f"{row.low:.2f}x", f"{row.high:.2f}x"
+            text += f", which alone would make {low}" + (f" to {high}" if low != high else "")
         said.append(Sentence(topic=stake.lever, text=f"{text}; {stake.detail}", basis=stake.basis))
     return said
 
@@ -326,12 +327,14 @@ def _low_acceptance(costs: Costs | None) -> Sentence:
 def _missing(account: Account, problem: str) -> list[Sentence]:
     said = []
     for spot in account.blind_spots:
-        hidden = "an unknown time"
+        text = f"an unknown time hidden: {spot.detail}"
         if spot.hidden_ns is not None:
-            hidden = f"{spot.hidden_ns / NS_PER_MS:.3f} ms"
+            text = f"{spot.hidden_ns / NS_PER_MS:.3f} ms hidden: {spot.detail}"
+        if spot.hidden_ns == 0:
+            text = spot.detail
         said.append(
             Sentence(
-                topic=spot.kind, text=f"{hidden} hidden: {spot.detail}", basis=spot.basis or "open",
+                topic=spot.kind, text=text, basis=spot.basis or "open",
                 how=spot.remedy,
             )
         )  # fmt: skip

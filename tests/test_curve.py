@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nsysacct.cli.curve import command
 from nsysacct.curve import Sample, curve, samples_of
 from nsysacct.errors import UsageError
-from nsysacct.model import StepCost
+from nsysacct.model import GraphInfo, StepCost
 from nsysacct.wire import dump_account
 
 # measured on one H200: mean target pass, microseconds, by rows
@@ -74,6 +74,65 @@ def test_samples_come_from_steps():
     (found,) = samples_of(capture(8, 1356.1))
     assert (found.width, found.count, found.granularity) == (8, 20, "graph")
     assert found.gpu_ms == pytest.approx(1.3561)
+
+
+def graphed(rounds, width, graphs, bucket="plain", gpu_ns=0):
+    run = account(wall_ms=10, name="g")
+    buckets = [
+        msgspec.structs.replace(b, gpu_ns=gpu_ns) if b.bucket == bucket else b for b in run.buckets
+    ]
+    proven = msgspec.structs.replace(run.rounds, value=rounds, width=width)
+    return msgspec.structs.replace(run, graphs=graphs, buckets=buckets, rounds=proven)
+
+
+def graph(role, launches, gpu_ns, **kw):
+    return GraphInfo(
+        graph_exec_id=1, launches=launches, state="timed", role=role, gpu_ns=gpu_ns, **kw
+    )
+
+
+def test_a_graph_that_is_the_verify_pass_is_taken_alone():
+    run = graphed(25, 3, [graph("verify", 25, 33_632_366)], "verify", 35_492_942)
+    (found,) = samples_of(run)
+    assert (found.width, found.count) == (3, 25)
+    assert found.gpu_ms == pytest.approx(1.3453, abs=5e-5)
+    pieces = graphed(25, 3, [graph("verify", 50, 33_632_366)], "verify", 35_492_942)
+    assert samples_of(pieces)[0].gpu_ms == pytest.approx(35.492942 / 25)
+
+
+def test_the_main_graph_of_a_plain_run_is_width_1():
+    run = graphed(0, None, [graph("plain", 63, 84_095_017), graph("plain", 1, 46_816)],
+                  gpu_ns=89_843_885)  # fmt: skip
+    (found,) = samples_of(run)
+    assert (found.width, found.count) == (1, 63)
+    assert found.gpu_ms == pytest.approx(1.3348, abs=5e-5)
+
+
+def test_plain_work_of_unknown_width_beside_rounds_is_no_point():
+    run = capture(3, 1345.0)
+    prompt = StepCost(role="plain", count=1, gpu_ns=1_774_880, busy_ns=1_774_880)
+    run = msgspec.structs.replace(run, steps=[prompt, *run.steps], rounds=article().rounds)
+    assert [sample.role for sample in samples_of(run)] == ["verify"]
+
+
+def test_a_verify_pass_of_unknown_width_is_left_out_and_said(tmp_path):
+    run = graphed(23, None, [graph("verify", 23, 13_644_193)], "verify", 15_624_738)
+    assert samples_of(run) == []
+    paths = []
+    for name, one in (("a", run), ("b", capture(1, 558.1))):
+        file = tmp_path / f"{name}.json"
+        file.write_text(dump_account(one))
+        paths.append(str(file))
+    result = CliRunner().invoke(command, paths, catch_exceptions=False)
+    assert "g: verify width unknown, left out; split it with --k" in result.output
+
+
+def test_a_width_follows_from_the_k_that_the_user_gave():
+    run = graphed(23, None, [graph("verify", 23, 13_644_193)], "verify", 15_624_738)
+    run = msgspec.structs.replace(run, options={"k": 3})
+    (found,) = samples_of(run)
+    assert found.width == 4  # k + 1 by this engine's rule
+    assert found.gpu_ms == pytest.approx(0.5932, abs=5e-5)
 
 
 def test_without_verify_steps_the_bucket_over_rounds_is_the_sample():

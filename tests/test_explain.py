@@ -90,6 +90,15 @@ def test_blind_spots_come_with_their_remedy():
     assert said(found, "untimed graphs").how == "--cuda-graph-trace=graph"
 
 
+def test_a_blind_spot_that_hides_nothing_claims_no_time():
+    spot = BlindSpot(
+        kind="whole graphs", severity="info", hidden_ns=0, basis="graph", detail="299 launches",
+        remedy="--cuda-graph-trace=node",
+    )  # fmt: skip
+    found = explain(msgspec.structs.replace(article(), blind_spots=[spot]))
+    assert said(found, "whole graphs").text == "299 launches"
+
+
 @given(
     counts=st.lists(st.integers(0, 20), min_size=2, max_size=5).filter(lambda h: sum(h) > 0),
     verify=st.floats(1, 1e3),

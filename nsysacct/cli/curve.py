@@ -10,6 +10,7 @@ from nsysacct.cli._econ import Page, Table, cell, emit, format_option
 from nsysacct.cli._inputs import account_of
 from nsysacct.cli._options import trace_options
 from nsysacct.curve import curve, samples_of
+from nsysacct.economics import width_of
 
 if TYPE_CHECKING:
     from nsysacct.account import Options
@@ -34,7 +35,12 @@ def command(
 
     Give captures of one model on one card: a plain one for width 1, others with different k.
     """
-    samples = [sample for path in accounts for sample in samples_of(account_of(path, options))]
+    samples, notes = [], []
+    for path in accounts:
+        loaded = account_of(path, options)
+        samples += samples_of(loaded)
+        if loaded.rounds.value and width_of(loaded, loaded) is None:
+            notes.append(f"{loaded.trace.name}: verify width unknown, left out; split it with --k")
     found = curve(samples, experts=experts, experts_per_token=experts_per_token)
     columns = ["width", "ms", "passes", "ms a row more", "beta", "step", "captures"]
     rows = [
@@ -53,7 +59,7 @@ def command(
         columns.insert(5, "experts read")
         for row, point in zip(rows, found.points, strict=True):
             row.insert(5, cell(point.expert_ratio))
-    notes = list(found.notes)
+    notes += found.notes
     if found.slope_ms_per_row is not None:
         notes.append(f"least squares over all widths: {found.slope_ms_per_row:.5f} ms a row")
     emit(
