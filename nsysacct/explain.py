@@ -101,11 +101,11 @@ def _costs(account: Account, plain_ms: float | None) -> tuple[Costs | None, str]
 
 def _answer(account: Account, costs: Costs | None, problem: str) -> list[Sentence]:
     rounds = account.rounds
-    count = "An unknown number of" if rounds.value is None else str(rounds.value)
+    text = f"{rounds.value} rounds ran" if rounds.value else "No round is proven"
     said = [
         Sentence(
             topic="rounds",
-            text=f"{count} rounds ran",
+            text=text,
             basis=f"{rounds.verdict}, {len(rounds.witnesses)} witnesses",
         )
     ]

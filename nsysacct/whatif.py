@@ -33,6 +33,8 @@ from nsysacct.theory import alpha_for_mean
 
 HAND_UNIT_NS = 100_000
 """0.1 ms: the precision of a calculation by hand (the "by hand" corner)."""
+LARGE_REST = 0.5
+"""Share of the wall outside the phases from which dropping it says little about the run."""
 HAND_ERROR = Fraction(1, 100)
 """The "by hand" corner is left out where its rounding moves a round's cost by more than this."""
 
@@ -323,6 +325,11 @@ def _notes(model: Model, levers: Levers) -> list[str]:
         notes.append(f"k: draft scales with k, verify {how}")
         if levers.k > costs.k:
             notes.append(f"acceptance beyond position {costs.k} is extrapolated at a constant rate")
+    if costs.rest_ns > LARGE_REST * costs.wall_ns:
+        notes.append(
+            f"{costs.rest_ns / costs.wall_ns:.0%} of the wall is in no phase: ends of ranges that "
+            "drop it are ceilings, out of reach while the host stays as it is"
+        )
     unpriced = model.base is not None and model.steps(model.base, costs.k) and not costs.replay_ns
     if unpriced:
         notes.append("the histogram implies replay passes, but none is priced: totals are too low")

@@ -397,6 +397,18 @@ def test_levers_and_calibration_of_several_requests_in_a_pass():
     assert scaled.wall_ns == pytest.approx(15 * 6.0e6, abs=3)  # 15 tokens of each request
 
 
+def test_a_run_that_mostly_waits_says_what_dropping_the_wait_means():
+    waiting = account(wall_ms=100, verify_ms=30, n_ok=[5, 5], plain_ms=5.0)
+    assert any("70% of the wall" in note for note in what_if(costs_of(waiting), H3).notes)
+    busy = account(wall_ms=100, verify_ms=60, n_ok=[5, 5], plain_ms=5.0)
+    assert not any("of the wall" in note for note in what_if(costs_of(busy), H3).notes)
+
+
+def test_a_histogram_with_replay_that_nobody_priced_is_said():
+    run = account(wall_ms=100, verify_ms=60, n_ok=[5, 5], plain_ms=5.0, semantics=CHECKPOINT)
+    assert any("none is priced" in note for note in what_if(costs_of(run), H3).notes)
+
+
 def test_other_gpu_work_in_the_window_is_in_the_rest_and_not_idle():
     run = account(wall_ms=100, verify_ms=80, n_ok=[5, 5], plain_ms=5.0)
     window = msgspec.structs.replace(run.window, busy_ns=95_000_000, residual_ns=5_000_000)

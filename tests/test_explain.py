@@ -58,6 +58,7 @@ def test_five_steps_and_three_reasons_always_have_a_state():
     assert {s.state for s in found.steps + found.give_up} == {"missing"}
     assert all(s.how for s in found.steps + found.give_up)
     assert "open" in said(found, "paying").text
+    assert said(found, "rounds").text == "No round is proven"
 
 
 def test_an_unknown_acceptance_leaves_the_time_explained():

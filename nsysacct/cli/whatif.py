@@ -174,7 +174,12 @@ def _even(even: BreakEven) -> list[Table]:
         f"{even.round_cost_plain_steps:.3f} plain steps",
         ["rest", "constant rate", "mean accepted", "tokens a round"],
         [
-            [a.residual, cell(a.rate), cell(a.mean_accepted), cell(a.tokens_per_round)]
+            [
+                a.residual,
+                "none is enough" if a.rate is None else cell(a.rate),
+                cell(a.mean_accepted),
+                cell(a.tokens_per_round),
+            ]
             for a in even.acceptance
         ],
     )
