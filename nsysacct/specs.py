@@ -208,5 +208,9 @@ def _apart(a: Signature, b: Signature) -> bool:
 
 
 def _alike(pattern: Pattern, name: KernelName) -> bool:
-    ratio = SequenceMatcher(None, pattern.parts[-1].text, name.base[:200], autojunk=False).ratio()
-    return ratio >= 0.8
+    """Whether a reader may have expected the pattern to take the name."""
+    text, base = pattern.parts[-1].text, name.base[:200]
+    lead = text[: min((text.find(c) for c in "*{" if c in text), default=0)]
+    if len(lead) >= 4 and base.startswith(lead):
+        return True
+    return SequenceMatcher(None, text, base, autojunk=False).ratio() >= 0.8

@@ -1,0 +1,274 @@
+"""``nsysacct registry``: what is known about kernels, and whether it holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nsysacct.cli._base import echo_text, judged_failed
+
+if TYPE_CHECKING:
+    from nsysacct.names import KernelName
+    from nsysacct.registry import EngineSpec, Explanation, Match, Registry, Signature
+
+_paths = click.option(
+    "--registry", "paths", metavar="PATH", multiple=True, help="Further registry file or folder."
+)
+_format = click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+
+
+@click.group("registry")
+def command() -> None:
+    r"""List, check and explain the kernel signatures.
+
+    Shipped files are extended by NSYSACCT_REGISTRY (paths separated like PATH) and --registry.
+
+    \b
+    Examples:
+      nsysacct registry list kestrel
+      nsysacct registry check --registry own.toml
+      nsysacct registry explain "void k_rq_q4_gemv_mr<(int)4, (int)3>(float *)"
+    """
+
+
+@command.command("list")
+@click.argument("engine", required=False)
+@_paths
+@_format
+def list_(engine: str | None, paths: tuple[str, ...], form: str) -> None:
+    """List the engines, or the signatures of ENGINE."""
+    registry = _load(paths)
+    engines = [registry.engine(engine)] if engine else list(registry.engines)
+    if form == "json":
+        _echo_json({"engines": [_engine_document(spec) for spec in engines]})
+    elif engine:
+        echo_text("\n".join(_signature_lines(engines[0])))
+    else:
+        echo_text("\n".join(_engine_lines(engines)))
+
+
+@command.command("check")
+@_paths
+def check(paths: tuple[str, ...]) -> None:
+    """Run every example of every file through all signatures of its engine.
+
+    Exit code 0: all hold. 1: some do not, one line each. 3: a file is not valid.
+    """
+    registry = _load(paths)
+    problems = registry.check()
+    for problem in problems:
+        echo_text(str(problem))
+    signatures = [s for spec in registry.engines for s in spec.signatures]
+    examples = sum(len(s.matches) + len(s.rejects) for s in signatures)
+    counted = f"{len(registry.engines)} engines, {len(signatures)} signatures, {examples} examples"
+    if problems:
+        echo_text(f"{counted}: {len(problems)} do not hold")
+        judged_failed()
+    echo_text(f"{counted}: all hold")
+
+
+@command.command("explain")
+@click.argument("name")
+@click.option("--engine", metavar="NAME", help="Only this engine (default: all).")
+@_paths
+@_format
+def explain(name: str, engine: str | None, paths: tuple[str, ...], form: str) -> None:
+    """Say how the kernel NAME is read, which signature takes it, and which nearly do."""
+    from nsysacct.registry import Registry
+
+    registry = _load(paths)
+    if engine:
+        registry = Registry((registry.engine(engine),))
+    parsed, found = registry.explain(name)
+    if form == "json":
+        _echo_json(
+            {
+                "name": _name_document(parsed),
+                "engines": [_explanation_document(e) for e in found],
+            }
+        )
+    else:
+        echo_text("\n".join([*_name_lines(parsed), "", *_explanation_lines(found, registry)]))
+
+
+def _load(paths: tuple[str, ...]) -> Registry:
+    from nsysacct.registry import load_registry
+
+    return load_registry(paths)
+
+
+# ---------------------------------------------------------------- text
+
+
+def _engine_lines(engines: list[EngineSpec]) -> list[str]:
+    rows = [("engine", "versions", "signatures", "file", "digest")]
+    rows += [
+        (e.name, e.versions, str(len(e.signatures)), Path(e.file).name, _short_digest(e))
+        for e in engines
+    ]
+    return _aligned(rows)
+
+
+def _signature_lines(spec: EngineSpec) -> list[str]:
+    rules = spec.semantics
+    lines = [
+        f"{spec.name}: {spec.title}",
+        f"  versions {spec.versions}, {Path(spec.file).name}, {_short_digest(spec)}",
+        f"  a round verifies {rules.verify_width} rows, emits {rules.tokens} tokens, "
+        f"replay: {rules.replay}",
+        "",
+    ]
+    rows = [("bucket", "family", "layer", "pattern", "conditions")]
+    rows += [(s.bucket, s.family, s.layer, s.pattern, _conditions(s)) for s in spec.signatures]
+    return lines + _aligned(rows)
+
+
+def _conditions(signature: Signature) -> str:
+    both = [*signature.where.items(), *signature.geometry.items()]
+    parts = [f"{key} {condition.text}" for key, condition in both]
+    return ", ".join(parts + ([f"marks {signature.marker}"] if signature.marker else []))
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    # a pattern with many alternatives must not push the other rows' columns off the screen
+    widths = [min(48, max(len(row[i]) for row in rows)) for i in range(len(rows[0]))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def _short_digest(spec: EngineSpec) -> str:
+    return spec.digest[: len("sha256:") + 12]
+
+
+def _name_lines(name: KernelName) -> list[str]:
+    if name.opaque:
+        return [f"base         {name.base}", "             (not a function name: taken as it is)"]
+    lines = [f"base         {name.base}"]
+    if name.scope:
+        lines.append(f"scope        {'::'.join(map(str, name.scope))}")
+    for label, items in (("argument", name.args), ("parameter", name.params)):
+        if items is None:
+            continue
+        if not items:
+            lines.append(f"{label + 's':12} none")
+        lines += [f"{f'{label} {i}':12} {item}" for i, item in enumerate(items, 1)]
+    if name.return_type:
+        lines.append(f"returns      {name.return_type}")
+    return lines
+
+
+def _explanation_lines(found: list[Explanation], registry: Registry) -> list[str]:
+    lines: list[str] = []
+    for e in found:
+        match = e.match
+        while match is not None:
+            lines.append(f"{e.engine.name}: {_taken(match)}")
+            match = match.otherwise
+        lines += [
+            f"{e.engine.name}: not {miss.signature.id} ({miss.signature.pattern}): {miss.reason}"
+            for miss in e.near
+        ]
+    if not any(e.match for e in found):
+        engines = ", ".join(spec.name for spec in registry.engines)
+        lines.append(f"no signature takes it ({engines})")
+    return lines
+
+
+def _taken(match: Match) -> str:
+    s = match.signature
+    facts = [f"{key} = {value}" for key, value in match.captures.items()]
+    facts += [f"if {key} {condition.text}" for key, condition in s.geometry.items()]
+    if match.width is not None:
+        facts.append(f"width {match.width}")
+    elif s.width:
+        facts.append(f"width is {s.width}")
+    if s.marker:
+        facts.append(f"marks {s.marker}")
+    told = f" [{', '.join(facts)}]" if facts else ""
+    return f"taken by {s.id} ({s.pattern}) as {s.bucket}, {s.family}{told}"
+
+
+# ---------------------------------------------------------------- JSON
+
+
+def _echo_json(body: dict[str, Any]) -> None:
+    document = {"schema": {"kind": "nsysacct/registry", "version": 1}, **body}
+    echo_text(json.dumps(document, indent=1, ensure_ascii=False))
+
+
+def _engine_document(spec: EngineSpec) -> dict[str, Any]:
+    return {
+        "name": spec.name,
+        "title": spec.title,
+        "aliases": list(spec.aliases),
+        "versions": spec.versions,
+        "file": Path(spec.file).name,
+        "digest": spec.digest,
+        "semantics": {
+            "verify_width": spec.semantics.verify_width,
+            "tokens": spec.semantics.tokens,
+            "replay": spec.semantics.replay,
+        },
+        "signatures": [_signature_document(s) for s in spec.signatures],
+        "nvtx": [{"pattern": r.pattern, "bucket": r.bucket, "source": r.source} for r in spec.nvtx],
+    }
+
+
+def _signature_document(s: Signature) -> dict[str, Any]:
+    return {
+        "id": s.id,
+        "pattern": s.pattern,
+        "bucket": s.bucket,
+        "family": s.family,
+        "where": {key: condition.text for key, condition in s.where.items()},
+        "geometry": {key: condition.text for key, condition in s.geometry.items()},
+        "width": s.width or None,
+        "layer": s.layer,
+        "per_layer": s.per_layer,
+        "per_round": s.per_round,
+        "per_step": s.per_step,
+        "marker": s.marker or None,
+        "source": s.source,
+    }
+
+
+def _name_document(name: KernelName) -> dict[str, Any]:
+    return {
+        "text": str(name),
+        "base": name.base,
+        "scope": [str(c) for c in name.scope],
+        "args": name.args,
+        "params": name.params,
+        "return_type": name.return_type,
+        "opaque": name.opaque,
+    }
+
+
+def _explanation_document(e: Explanation) -> dict[str, Any]:
+    taken = []
+    match = e.match
+    while match is not None:
+        taken.append(
+            {
+                **_signature_document(match.signature),
+                "captures": match.captures,
+                "width_value": match.width,
+            }
+        )
+        match = match.otherwise
+    return {
+        "engine": e.engine.name,
+        "taken_by": taken,
+        "near": [
+            {"id": m.signature.id, "pattern": m.signature.pattern, "reason": m.reason}
+            for m in e.near
+        ],
+    }
