@@ -65,12 +65,8 @@ def cut_steps(timeline: Timeline, names: NameEvidence) -> Steps:
     # drafting starts at its first kernel, or with the launch after the last of sampling
     draft_start = _marked(names, "draft-start") | np.concatenate([[False], sampled[:-1]])
     drafting = draft_step | (names.code == Code.DRAFT)
-    step = _step_numbers(timeline, accept | draft_start, drafting)
-    opens = np.zeros(count, bool)
-    if count:
-        opens[0] = True
-        opens[1:] = step[1:] != step[:-1]
-    step_first = np.flatnonzero(opens)
+    starts = [0, *_boundaries(timeline, names, accept, draft_start, sampled, drafting)] if count else []
+    step_first = np.array(starts, np.int64)
     step_last = np.append(step_first[1:], count) - 1
     has_model_draft = bool(drafting.any())
     turns: list[int] = []
@@ -110,34 +106,73 @@ def _bookkeeping(timeline: Timeline, turn: int, last: int) -> int:
     return end + 1 if timeline.duration[rest[timeline.is_gpu_time[rest]]].sum() < TAIL * own else last + 1
 
 
-def _step_numbers(timeline: Timeline, markers: Bool, drafting: Bool) -> I64:
-    """Step of each event."""
+def _boundaries(
+    timeline: Timeline,
+    names: NameEvidence,
+    accept: Bool,
+    draft_start: Bool,
+    sampled: Bool,
+    drafting: Bool,
+) -> list[int]:
+    """First event of each step but the first.
+
+    Between the last marker of one step and the first of the next, one step ends. It ends after the
+    step's last drafting kernel, where the host waits for what it copied back; a rank that never
+    waits (tensor parallel) starts the next step with the longest pause before copying inputs in.
+    """
     count = len(timeline)
-    if not count:
-        return np.zeros(0, np.int64)
-    epoch = timeline.epoch
-    changes = np.flatnonzero(epoch[1:] != epoch[:-1]) + 1
-    copied_back = (timeline.kind == Kind.MEMCPY) & timeline.copies_out
-    back_before = np.concatenate([[0], np.cumsum(copied_back)])
-    if not copied_back.any():
-        back_before = np.arange(count + 1)  # no copies recorded: every wait may end a step
-    # the last marker before each event, and the next drafting event after it
-    marker_at = np.flatnonzero(markers)
+    changes = np.flatnonzero(timeline.epoch[1:] != timeline.epoch[:-1]) + 1
+    copied_back = np.concatenate([[0], np.cumsum(timeline.copies_out)])
     drafting_at = np.flatnonzero(drafting)
-    cuts = np.zeros(count, bool)
+    every_step_marked = bool(sampled.any())
+    cuts: list[int] = []
     previous = 0
-    for c in changes:
-        if back_before[c] == back_before[previous]:
-            continue
-        nth = int(np.searchsorted(marker_at, c))
-        if nth and marker_at[nth - 1] >= previous:
-            following = int(np.searchsorted(drafting_at, c))
-            next_marker = marker_at[nth] if nth < len(marker_at) else count
-            if following < len(drafting_at) and drafting_at[following] < next_marker:
-                continue  # still the draft of this round
-        cuts[c] = True
-        previous = int(c)
-    return np.cumsum(cuts)
+    groups = _marker_groups(accept, draft_start, names)
+    limits = [(0, groups[0][0])] if groups else [(0, count)]
+    limits += [(last, groups[i + 1][0] if i + 1 < len(groups) else count) for i, (_, last) in enumerate(groups)]
+    for i, (after, before) in enumerate(limits):
+        inside = drafting_at[(drafting_at > after) & (drafting_at < before)]
+        low = int(inside[-1]) if len(inside) else after
+        waits = changes[(changes > low) & (changes < before)]
+        returned = [int(c) for c in waits if copied_back[c] > copied_back[previous]]
+        forced = i > 0 and before < count
+        if returned:
+            found = returned[:1] if every_step_marked and i else returned
+        elif forced:
+            found = [int(waits[0])] if len(waits) else [_longest_pause(timeline, low + 1, before)]
+        else:
+            found = []
+        for nth, c in enumerate(found):
+            if (forced and not nth) or copied_back[c] > copied_back[previous]:
+                cuts.append(c)
+                previous = c
+    return cuts
+
+
+def _marker_groups(accept: Bool, draft_start: Bool, names: NameEvidence) -> list[tuple[int, int]]:
+    """First and last marker of each step: a marker seen again, or an acceptance after a draft start, is the next step's."""
+    groups: list[tuple[int, int]] = []
+    seen: set[int] = set()
+    started = False
+    for event in np.flatnonzero(accept | draft_start):
+        key = int(names.signature[event]) if accept[event] else NONE
+        if not groups or key in seen or (started and accept[event]):
+            groups.append((int(event), int(event)))
+            seen, started = set(), False
+        else:
+            groups[-1] = (groups[-1][0], int(event))
+        seen.add(key)
+        started |= bool(draft_start[event])
+    return groups
+
+
+def _longest_pause(timeline: Timeline, low: int, high: int) -> int:
+    """Event in [low, high) before which the host paused longest, inputs being copied in if any are."""
+    inside = np.arange(min(low, high - 1), high)
+    inputs = inside[timeline.copies_in[inside]]
+    candidates = inputs if len(inputs) else inside
+    pauses = timeline.launch[candidates] - timeline.launch[np.maximum(candidates - 1, 0)]
+    return int(candidates[int(np.argmax(pauses))])
 
 
 def _draft_from(
