@@ -21,7 +21,8 @@ from typing import Literal
 
 from nsysacct.comparability import Side, key
 from nsysacct.errors import IncomparableError
-from nsysacct.metrics import ROUND_BUCKETS, tokens_per_round
+from nsysacct.metric_names import ROUND_BUCKETS
+from nsysacct.metrics import tokens_per_round
 from nsysacct.model import BUCKETS, Account
 
 Per = Literal["round", "token", "run"]

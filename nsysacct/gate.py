@@ -184,8 +184,9 @@ class _Judging:
             reason = f"not known in {unknown[0][0].name}: {unknown[0][1].how}"
         elif self.widths and limit.metric.per in ("round", "layer and round"):
             reason = str(self.widths[0])
-        elif _needs_like_bases(limit) and _computed(base) != _computed(head):
-            reason = "computed on one side and measured on the other; capture both alike"
+        elif _needs_like_bases(limit) and _provenance(base) != _provenance(head):
+            known = f"{_provenance(base)} in the base and {_provenance(head)} in the head"
+            reason = f"{known}; capture both alike, with the same options"
         elif limit.kind == "relative" and any((f.value or 0) < 0 for _, f in [*base, *head]):
             reason = "negative, so that a ratio means nothing; give an absolute limit"
         else:
@@ -392,12 +393,12 @@ def _middle(known: Sequence[_Known]) -> float | None:
 
 
 def _needs_like_bases(limit: Limit) -> bool:
-    """Whether a computed amount must not be held against a measured one: times, not shares."""
+    """Whether an estimate must not be held against a measurement: for times, not for shares."""
     return limit.kind != "cap" and limit.metric.unit == "ns"
 
 
-def _computed(known: Sequence[_Known]) -> bool:
-    return any(f.provenance == "computed" for _, f in known)
+def _provenance(known: Sequence[_Known]) -> str:
+    return _weakest(found for _, found in known)
 
 
 def _weakest(figures: Iterable[Figure]) -> str:

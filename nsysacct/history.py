@@ -31,7 +31,8 @@ from typing import Any
 from nsysacct.comparability import Side, key
 from nsysacct.errors import NsysacctError, UsageError
 from nsysacct.history_schema import APPLICATION_ID, MIGRATIONS
-from nsysacct.metrics import available, figure, parse_metric
+from nsysacct.metric_names import parse_metric
+from nsysacct.metrics import available, figure
 from nsysacct.model import Account
 from nsysacct.stats import step_starts
 from nsysacct.wire import dump_account, load_account

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nsysacct.errors import UsageError
-from nsysacct.metrics import Metric, parse_metric
+from nsysacct.metric_names import Metric, parse_metric
 
 Kind = Literal["relative", "absolute", "cap"]
 

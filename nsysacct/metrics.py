@@ -1,111 +1,31 @@
 """Figures of an account by dotted name: ``verify.ns_per_round``, ``verify.gemv.ns_per_instance``.
 
-The grammar is closed, so a misspelt name is an error and never a figure that is always 0::
-
-    BUCKET.{ns_per_round, ns_per_token, ns_per_run, mem_ns_per_round, busy_ns_per_round,
-            events_per_round, share}
-    BUCKET.FAMILY.{ns_per_round, ns_per_token, instances_per_round, instances_per_layer_round,
-            ns_per_instance, share}
-    {total, busy, wall, residual}.{ns_per_round, ns_per_token}
-    launches.{per_round, per_token}
-    {tokens, accepted}.per_round    rounds.count    blind.share
-    step.ROLE.{ns_per_step, gpu_ns_per_step}
+The names are those of `metric_names`.
 
 ``total`` is draft + verify + replay. A bucket's time includes amounts that were computed because
 the trace does not show them, and then its provenance says so. Times per round are means over
-the rounds without a flag (partial, warm-up, outlier) where the account has a per-round series,
-and the whole amount over the number of rounds where it has none.
+`clean_rounds` where the account has a per-round series, and the whole amount over the number of
+rounds where it has none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from statistics import fmean
-from typing import Literal
+from statistics import fmean, median
 
-from nsysacct.errors import UsageError
+from nsysacct.metric_names import (
+    BUCKET_QUANTITIES,
+    FAMILY_QUANTITIES,
+    FIXED,
+    ROLES,
+    ROUND_BUCKETS,
+    STEP_QUANTITIES,
+    Metric,
+    parse_metric,
+)
 from nsysacct.model import BUCKETS, PROVENANCE, Account, Bucket, KernelRow, RoundRow
 from nsysacct.semantics import TOKENS
-
-Unit = Literal["ns", "count", "share"]
-Per = Literal["round", "token", "step", "run", "instance", "layer and round", ""]
-
-ROUND_BUCKETS = ("draft", "verify", "replay")
-ROLES = ("plain", "decode", "prefill", "replay", "draft", "verify")
-
-KERNEL_FLOOR = 0.01
-"""Kernel times: what clocks and temperature move between captures of the same program."""
-MEMORY_FLOOR = 0.02
-"""Copies share the bus with whatever else the host does."""
-WALL_FLOOR = 0.02
-"""Wall time holds host work too."""
-RESIDUAL_FLOOR = 0.05
-"""Residual is a small difference of two large times, and all host work."""
-ACCEPTANCE_FLOOR = 0.01
-SHARE_FLOOR = 0.005
-"""Absolute: half a percentage point."""
-
-_BUCKET_QUANTITIES: dict[str, tuple[Unit, Per, float]] = {
-    "ns_per_round": ("ns", "round", KERNEL_FLOOR),
-    "ns_per_token": ("ns", "token", KERNEL_FLOOR),
-    "ns_per_run": ("ns", "run", KERNEL_FLOOR),
-    "mem_ns_per_round": ("ns", "round", MEMORY_FLOOR),
-    "busy_ns_per_round": ("ns", "round", KERNEL_FLOOR),
-    "events_per_round": ("count", "round", 0.0),
-    "share": ("share", "", SHARE_FLOOR),
-}
-_FAMILY_QUANTITIES: dict[str, tuple[Unit, Per, float]] = {
-    "ns_per_round": ("ns", "round", KERNEL_FLOOR),
-    "ns_per_token": ("ns", "token", KERNEL_FLOOR),
-    "instances_per_round": ("count", "round", 0.0),
-    "instances_per_layer_round": ("count", "layer and round", 0.0),
-    "ns_per_instance": ("ns", "instance", KERNEL_FLOOR),
-    "share": ("share", "", SHARE_FLOOR),
-}
-_STEP_QUANTITIES: dict[str, tuple[Unit, Per, float]] = {
-    "ns_per_step": ("ns", "step", WALL_FLOOR),
-    "gpu_ns_per_step": ("ns", "step", KERNEL_FLOOR),
-}
-_FIXED: dict[str, tuple[Unit, Per, float]] = {
-    "total.ns_per_round": ("ns", "round", KERNEL_FLOOR),
-    "total.ns_per_token": ("ns", "token", KERNEL_FLOOR),
-    "busy.ns_per_round": ("ns", "round", KERNEL_FLOOR),
-    "busy.ns_per_token": ("ns", "token", KERNEL_FLOOR),
-    "wall.ns_per_round": ("ns", "round", WALL_FLOOR),
-    "wall.ns_per_token": ("ns", "token", WALL_FLOOR),
-    "residual.ns_per_round": ("ns", "round", RESIDUAL_FLOOR),
-    "residual.ns_per_token": ("ns", "token", RESIDUAL_FLOOR),
-    "launches.per_round": ("count", "round", 0.0),
-    "launches.per_token": ("count", "token", 0.0),
-    "tokens.per_round": ("count", "round", ACCEPTANCE_FLOOR),
-    "accepted.per_round": ("count", "round", ACCEPTANCE_FLOOR),
-    "rounds.count": ("count", "run", 0.0),
-    "blind.share": ("share", "", SHARE_FLOOR),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """What a name means.
-
-    ``floor`` is the metric's own noise: relative for times (and acceptance), absolute for shares,
-    0 for counts, which are exact. ``subject`` is what comes before the last dot.
-    """
-
-    name: str
-    subject: str
-    quantity: str
-    unit: Unit
-    per: Per
-    floor: float
-    bucket: str | None = None
-    family: str | None = None
-
-    @property
-    def exact(self) -> bool:
-        """Whether equal programs give equal values, with no noise to allow for."""
-        return self.floor == 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,43 +41,6 @@ class Figure:
     how: str
     provenance: str = "measured"
     series: tuple[float, ...] = ()
-
-
-def parse_metric(name: str) -> Metric:
-    """Metric of a dotted name.
-
-    Raises
-    ------
-    UsageError
-        A name that the grammar does not have; the message lists what it has.
-
-    Examples
-    --------
-    >>> parse_metric("verify.gemv.ns_per_instance").family
-    'gemv'
-    """
-    subject, _, quantity = name.rpartition(".")
-    if name in _FIXED:
-        return Metric(name, subject, quantity, *_FIXED[name])
-    head, _, rest = subject.partition(".")
-    if head == "step" and rest in ROLES and quantity in _STEP_QUANTITIES:
-        return Metric(name, subject, quantity, *_STEP_QUANTITIES[quantity])
-    if head in BUCKETS:
-        table = _FAMILY_QUANTITIES if rest else _BUCKET_QUANTITIES
-        if quantity in table:
-            return Metric(name, subject, quantity, *table[quantity], head, rest or None)
-        raise UsageError(
-            f"metric {name!r}", f"{subject} has no such figure", f"one of {', '.join(table)}"
-        )
-    raise UsageError(f"metric {name!r}", "no such figure", f"one of {grammar()}")
-
-
-def grammar() -> str:
-    """All names in one line, for messages and help."""
-    buckets = "BUCKET.{" + ",".join(_BUCKET_QUANTITIES) + "}"
-    families = "BUCKET.FAMILY.{" + ",".join(_FAMILY_QUANTITIES) + "}"
-    steps = "step.ROLE.{" + ",".join(_STEP_QUANTITIES) + "}"
-    return ", ".join([buckets, families, *_FIXED, steps])
 
 
 def figure(account: Account, name: str) -> Figure:
@@ -193,11 +76,11 @@ def figure(account: Account, name: str) -> Figure:
 
 def available(account: Account) -> list[str]:
     """Names of all figures that this account knows, in report order."""
-    names = [f"{bucket}.{q}" for bucket in BUCKETS for q in _BUCKET_QUANTITIES]
+    names = [f"{bucket}.{q}" for bucket in BUCKETS for q in BUCKET_QUANTITIES]
     pairs = dict.fromkeys((row.bucket, row.family) for row in account.kernels)
-    names += [f"{b}.{f}.{q}" for b, f in pairs if f and b in BUCKETS for q in _FAMILY_QUANTITIES]
-    names += list(_FIXED)
-    names += [f"step.{role}.{q}" for role in ROLES for q in _STEP_QUANTITIES]
+    names += [f"{b}.{f}.{q}" for b, f in pairs if f and b in BUCKETS for q in FAMILY_QUANTITIES]
+    names += list(FIXED)
+    names += [f"step.{role}.{q}" for role in ROLES for q in STEP_QUANTITIES]
     return [name for name in names if figure(account, name).value is not None]
 
 
@@ -222,20 +105,62 @@ def tokens_per_round(account: Account) -> float | None:
 
 
 def clean_rounds(account: Account) -> list[RoundRow]:
-    """Return the rounds without a flag; all of them when every one is flagged."""
-    return [row for row in account.per_round if not row.flags] or list(account.per_round)
+    """Return the rounds that stand for the run; all of them when none would be left.
+
+    Partial and warm-up rounds are left out. An outlier is left out only when it is slow among
+    the rounds with as many replay steps: a round that replays more is dearer by its acceptance,
+    and leaving such rounds out would hide exactly the change that matters.
+    """
+    kept = [
+        row
+        for row in account.per_round
+        if not {"partial", "warm-up"} & set(row.flags)
+        and not ("outlier" in row.flags and _is_stalled(row, account.per_round))
+    ]
+    return kept or list(account.per_round)
 
 
-def provenance_of(bases: Iterable[str]) -> str:
-    """Weakest provenance among bases; "measured" for none.
+STALL = 1.5
+"""A flagged round this many times as long as its like is a stall, not the program."""
+
+
+def _is_stalled(row: RoundRow, rows: Iterable[RoundRow]) -> bool:
+    like = [
+        other.wall_ns
+        for other in rows
+        if other.index != row.index and other.replay_steps == row.replay_steps
+    ]
+    return bool(like) and row.wall_ns > STALL * median(like)
+
+
+MINOR = 0.05
+"""Part of an amount below which its basis does not decide the provenance of the whole."""
+
+
+def provenance_of(by_basis: Mapping[str, int]) -> str:
+    """Weakest provenance with more than `MINOR` of the amount; "measured" for nothing.
 
     Examples
     --------
-    >>> provenance_of(["exclusive", "pattern"])
-    'estimated'
+    >>> provenance_of({"exclusive": 80, "pattern": 20}), provenance_of({"graph": 99, "pattern": 1})
+    ('estimated', 'measured')
     """
-    found = {PROVENANCE.get(basis, "estimated") for basis in bases}
-    return next((p for p in ("computed", "estimated") if p in found), "measured")
+    total = sum(by_basis.values())
+    amounts = dict.fromkeys(("computed", "estimated"), 0)
+    for basis, ns in by_basis.items():
+        provenance = PROVENANCE.get(basis, "estimated")
+        if provenance in amounts:
+            amounts[provenance] += ns
+    return next((name for name, ns in amounts.items() if ns > MINOR * total), "measured")
+
+
+def merged(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Add amounts by basis."""
+    result: dict[str, int] = {}
+    for part in parts:
+        for basis, ns in part.items():
+            result[basis] = result.get(basis, 0) + ns
+    return result
 
 
 def _per_round(
@@ -274,8 +199,7 @@ _ROW_OF_BUCKET: dict[str, Callable[[RoundRow], float]] = {
 
 def _bucket(account: Account, metric: Metric) -> Figure:
     bucket = account.bucket(metric.bucket or "")
-    bases = [basis for basis, ns in bucket.by_basis.items() if ns]
-    provenance = provenance_of(bases)
+    provenance = provenance_of(bucket.by_basis)
     if metric.quantity == "share":
         return _share(account, metric, bucket.gpu_ns)
     if metric.quantity == "ns_per_run":
@@ -306,7 +230,7 @@ def _family(account: Account, metric: Metric) -> Figure:
         return Figure(metric, None, f"the trace shows no kernels by family in {metric.bucket}")
     gpu_ns = sum(row.gpu_ns for row in rows)
     instances = sum(row.instances for row in rows)
-    provenance = provenance_of(b for row in rows for b, ns in row.by_basis.items() if ns)
+    provenance = provenance_of(merged(row.by_basis for row in rows))
     if metric.quantity == "share":
         return _share(account, metric, gpu_ns)
     if metric.quantity == "ns_per_instance":
@@ -340,7 +264,7 @@ def _step(account: Account, metric: Metric) -> Figure:
     role = metric.subject.removeprefix("step.")
     steps = [step for step in account.steps if step.role == role and step.count]
     count = sum(step.count for step in steps)
-    provenance = provenance_of(step.basis for step in steps)
+    provenance = provenance_of(merged({step.basis: step.gpu_ns} for step in steps))
     if not count:
         return Figure(metric, None, f"no {role} steps")
     if metric.quantity == "gpu_ns_per_step":
@@ -358,7 +282,7 @@ def _total(account: Account, metric: Metric) -> Figure:
     values = [part.value for part in parts if part.value is not None]
     if len(values) < len(parts):
         return Figure(metric, None, parts[0].how)
-    bases = [b for n in ROUND_BUCKETS for b, ns in account.bucket(n).by_basis.items() if ns]
+    bases = merged(account.bucket(name).by_basis for name in ROUND_BUCKETS)
     series: tuple[float, ...] = ()
     if all(part.series for part in parts):
         series = tuple(map(sum, zip(*(part.series for part in parts), strict=True)))

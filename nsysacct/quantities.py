@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import unicodedata
 
-from nsysacct.metrics import Unit
+from nsysacct.metric_names import Unit
 
 _TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
 

@@ -320,7 +320,8 @@ def speculation_off(account: Account) -> Account:
 def flagged_outlier(account: Account) -> Account:
     """One round ten times as long, marked as an outlier, as a paused host makes it."""
     first = account.per_round[0]
-    slow = replace(first, verify_ns=first.verify_ns * 10, flags=["outlier"])
+    slow = replace(first, verify_ns=first.verify_ns * 10, wall_ns=first.wall_ns * 8,
+                   flags=["outlier"])  # fmt: skip
     return replace(account, per_round=[slow, *account.per_round[1:]])
 
 

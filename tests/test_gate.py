@@ -29,7 +29,8 @@ from msgspec.structs import replace
 from nsysacct.errors import UsageError
 from nsysacct.gate import judge
 from nsysacct.limits import DEFAULTS, load_limits, parse_limit
-from nsysacct.metrics import figure, parse_metric
+from nsysacct.metric_names import parse_metric
+from nsysacct.metrics import figure
 
 FIVE_PERCENT = [
     "verify.ns_per_round:+5%",
@@ -103,7 +104,8 @@ PAIRS = [
     ("computed against measured",
      lambda a: replace(a, buckets=[replace(b, by_basis={"arithmetic": b.gpu_ns}, gpu_ns=0)
                                    if b.bucket == "replay" else b for b in a.buckets]),
-     ["replay.ns_per_round:+5%"], "no verdict", 3, "computed on one side"),
+     ["replay.ns_per_round:+5%"], "no verdict", 3,
+     "measured in the base and computed in the head"),
 ]  # fmt: skip
 
 
@@ -312,6 +314,20 @@ def test_flagged_rounds_are_left_out_of_per_round_figures():
     found = figure(account, "verify.ns_per_round")
     assert found.value == figure(base_account(), "verify.ns_per_round").value
     assert "41 of 42 rounds" in found.how
+
+
+def test_rounds_that_replay_more_are_no_outliers():
+    """A few dear rounds that differ by acceptance stay in, or a collapse would go unseen."""
+    account = base_account(20)
+    rows = [
+        replace(row, replay_steps=3, replay_ns=row.replay_ns * 3, wall_ns=row.wall_ns * 2,
+                flags=["outlier"]) if row.index < 4 else replace(row, replay_steps=1)
+        for row in account.per_round
+    ]  # fmt: skip
+    account = replace(account, per_round=rows)
+    found = figure(account, "replay.ns_per_round")
+    assert "20 of 20" in found.how
+    assert found.value == pytest.approx(64 * 90_000 * (16 + 4 * 3) / 20)
 
 
 def test_metric_names_are_closed():

@@ -221,8 +221,8 @@ def _from(against: str, head: Sequence[Side], last: int, notes: list[str]) -> li
     if not found.sides:
         raise IncomparableError(
             against,
-            f"none of its {found.unlike} captures has the engine, GPU, granularity, registry, labels "
-            f"and layers of {head[0].name}",
+            f"none of its {found.unlike} captures has the engine, GPU, granularity, registry, "
+            f"labels and layers of {head[0].name}",
             "add captures like it, or see `history list`",
         )
     if found.unlike:

@@ -168,7 +168,7 @@ def _document(found: Trend) -> dict[str, Any]:
 
 
 def _trend_text(found: Trend) -> str:
-    from nsysacct.metrics import parse_metric
+    from nsysacct.metric_names import parse_metric
     from nsysacct.quantities import percent, value_text
 
     unit = parse_metric(found.metric).unit
