@@ -22,6 +22,14 @@ Done = subprocess.CompletedProcess[str]
 Run = Callable[..., Done]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-docs",
+        action="store_true",
+        help="rewrite outputs in README and docs that differ (test_docs.py); look at the diff",
+    )
+
+
 def process_environment(tmp_path: Path, **changes: str | None) -> dict[str, str]:
     """The environment of a test process: nothing of the caller's that changes an output."""
     dropped = ("NSYSACCT_", "XDG_CACHE_HOME", "LOCALAPPDATA", "NO_COLOR", "FORCE_COLOR", "PYTHONIO")

@@ -16,11 +16,11 @@ PACKAGE = ROOT / "nsysacct"
 # A room may import its own tier and those before it. A new module needs a place here.
 TIERS: dict[str, str] = {
     "facts": "errors model semantics intervals theory stats",
-    "reading": "trace nsysrep names arguments signatures registry wire counting",
+    "reading": "trace nsysrep names arguments signatures registry registry_file specs wire counting logs",
     "placing": "timeline evidence nvtx passes steps roles grammar structure attribution witnesses "
     "blindspots acceptance",
     "account": "account",
-    "economics": "economics bottleneck breakeven compare curve whatif explain metrics quantities "
+    "economics": "economics bottleneck breakeven compare curve whatif explain metrics metric_names quantities "
     "comparability diff checkup frames",
     "policy": "gate limits history_schema history batch",
     "showing": "render plots report perfetto export annotate gate_output diff_output",
