@@ -13,20 +13,21 @@ from conftest import ROOT
 
 PACKAGE = ROOT / "nsysacct"
 
-# A room may import its own tier and those before it. A new module needs a place here.
-TIERS: dict[str, str] = {
-    "facts": "errors model semantics intervals theory stats",
-    "reading": "trace nsysrep names arguments signatures registry registry_file specs wire counting logs",
-    "placing": "timeline evidence nvtx passes steps roles grammar structure attribution witnesses "
-    "blindspots acceptance",
-    "account": "account",
-    "economics": "economics bottleneck breakeven compare curve whatif explain metrics metric_names quantities "
-    "comparability diff checkup frames",
-    "policy": "gate limits history_schema history batch",
-    "showing": "render plots report perfetto export annotate gate_output diff_output",
-    "top": "cli __main__",
-}
-RANK = {room: rank for rank, rooms in enumerate(TIERS.values()) for room in rooms.split()}
+# One tier a line. A room may import its own tier and those above it in this list, which lie below it
+# in the building. A new module needs a place here.
+TIERS = """
+errors model semantics intervals theory stats
+trace nsysrep names arguments signatures registry registry_file specs wire counting logs
+timeline evidence nvtx passes steps roles grammar structure attribution
+witnesses blindspots acceptance
+account
+economics bottleneck breakeven compare curve whatif explain checkup frames
+metric_names metrics quantities comparability diff
+gate limits history_schema history batch
+render plots report perfetto export annotate gate_output diff_output
+cli __main__
+"""
+RANK = {room: rank for rank, line in enumerate(TIERS.strip().splitlines()) for room in line.split()}
 
 DATABASES = {"trace", "history", "history_schema", "annotate"}
 OPTIONAL = {"pandas", "matplotlib", "sqlite_utils", "jinja2", "dask", "distributed", "rich"}
