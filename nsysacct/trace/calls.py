@@ -49,7 +49,7 @@ _RULES = tuple(
 
 
 def classify(name: str) -> ApiKind:
-    """What the call `name` does.
+    """Tell what the call `name` does.
 
     Examples
     --------

@@ -177,8 +177,10 @@ def read_table(
 
 def _extent(database: Database, table: str) -> tuple[int, int, int]:
     """Smallest and largest rowid, and number of rows."""
-    sql = "SELECT (SELECT min(rowid) FROM {0}), (SELECT max(rowid) FROM {0}), (SELECT count(*) FROM {0})"
-    row = database.rows(table, sql.format(quoted(table)))[0]
+    sql = ", ".join(
+        f"(SELECT {what} FROM {quoted(table)})" for what in ("min(rowid)", "max(rowid)", "count(*)")
+    )
+    row = database.rows(table, f"SELECT {sql}")[0]
     low, high, count = (value if isinstance(value, int) else 0 for value in row)
     return low, high, count
 
@@ -360,7 +362,7 @@ def _fitted(
 
 
 def _compact(data: npt.NDArray[Any]) -> npt.NDArray[Any] | int:
-    """A scalar when all rows have the same value; else the array, not tied to the arrow batch."""
+    """Give a scalar when all rows have the same value, else the array, cut from its batch."""
     if len(data) and data[0] == data[-1] and bool((data == data[0]).all()):
         return int(data[0])
     return np.array(data, copy=True)

@@ -15,7 +15,7 @@ _LOCK_WAIT_S = 2.0
 
 
 def quoted(name: str) -> str:
-    """An SQL identifier in quotes (``end`` is a keyword)."""
+    """Put an SQL identifier in quotes (``end`` is a keyword)."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -53,7 +53,7 @@ class Database:
 
     @contextlib.contextmanager
     def connect(self, table: str = "") -> Iterator[sqlite3.Connection]:
-        """A connection that yields bytes for text; SQLite's errors come out as `TraceError`."""
+        """Connect; text comes as bytes, SQLite's errors come out as `TraceError`."""
         try:
             connection = sqlite3.connect(self.uri, uri=True, timeout=_LOCK_WAIT_S)
             connection.text_factory = bytes
@@ -164,7 +164,7 @@ def _tables(name: str, uri: str) -> dict[str, tuple[str, ...]]:
 
 
 def damage(name: str, error: BaseException, table: str = "") -> TraceError:
-    """The error that a reader sees in place of SQLite's."""
+    """Make the error that a reader sees in place of SQLite's."""
     text = " ".join(str(error).split())
     where = f"table {table} " if table else ""
     if "locked" in text or "busy" in text:

@@ -1,6 +1,6 @@
-"""What kind of file is this? Tells an nsys SQLite export from everything that is handed in its place.
+"""What kind of file is this? An nsys SQLite export, or one of the things handed in its place.
 
-Looks at the first bytes and at the file system only; opens nothing as a database and writes nothing.
+Looks at the first bytes and at the file system only; opens nothing as a database.
 """
 
 from __future__ import annotations

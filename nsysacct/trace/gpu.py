@@ -15,7 +15,7 @@ from nsysacct.trace.tables import I32, I64, GraphRuns, Kernels, MemKind, MemOps
 
 
 def load_kernels(loader: Loader) -> tuple[Kernels, list[str]]:
-    """Kernels and their distinct names. Source: CUPTI_ACTIVITY_KIND_KERNEL."""
+    """Read kernels and their distinct names. Source: CUPTI_ACTIVITY_KIND_KERNEL."""
     names_from = schema.kernel_name_column(loader.columns(schema.KERNEL))
     table = loader.read(schema.KERNEL, schema.kernel_columns(names_from))
     loader.drop_bad_times(schema.KERNEL, table, zero_is_damage=True)
@@ -41,7 +41,7 @@ def load_kernels(loader: Loader) -> tuple[Kernels, list[str]]:
 
 
 def _graph_ids(graph: I64, node: I64) -> I64:
-    """The graphId column where it has a value, else the upper half of the node id."""
+    """Take the graphId column where it has a value, else the upper half of the node id."""
     if not len(node) or (is_constant(node) and is_constant(graph) and node[0] == NONE):
         return graph
     return np.where(graph == NONE, np.where(node == NONE, NONE, node >> 32), graph)
@@ -62,7 +62,7 @@ def _geometry(loader: Loader, kernels: Table) -> tuple[I32, I32]:
 
 
 def load_memops(loader: Loader) -> MemOps:
-    """Copies and memory sets. Sources: CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMSET."""
+    """Read copies and memory sets. Sources: CUPTI_ACTIVITY_KIND_MEMCPY and _MEMSET."""
     tables = []
     for name in (schema.MEMCPY, schema.MEMSET):
         table = loader.read(name, schema.MEMORY_COLUMNS)
@@ -93,7 +93,7 @@ def load_memops(loader: Loader) -> MemOps:
 
 
 def load_graph_runs(loader: Loader) -> GraphRuns:
-    """Graph launches timed as a whole. Source: CUPTI_ACTIVITY_KIND_GRAPH_TRACE (2024 and later)."""
+    """Read graphs timed as a whole. Source: CUPTI_ACTIVITY_KIND_GRAPH_TRACE (since 2024)."""
     table = loader.read(schema.GRAPH_TRACE, schema.GRAPH_TRACE_COLUMNS)
     loader.drop_bad_times(schema.GRAPH_TRACE, table, zero_is_damage=False)
     loader.drop_repeated(schema.GRAPH_TRACE, table, "graphId", "graphExecId")

@@ -21,7 +21,7 @@ from nsysacct.trace.tables import (
 
 
 def load_api(loader: Loader) -> tuple[ApiCalls, list[str]]:
-    """API calls and their distinct names. Source: CUPTI_ACTIVITY_KIND_RUNTIME."""
+    """Read API calls and their distinct names. Source: CUPTI_ACTIVITY_KIND_RUNTIME."""
     table = loader.read(schema.RUNTIME, schema.RUNTIME_COLUMNS)
     loader.drop_bad_times(schema.RUNTIME, table, zero_is_damage=False)
     a = table.arrays
@@ -46,7 +46,7 @@ def load_api(loader: Loader) -> tuple[ApiCalls, list[str]]:
 
 
 def load_syncs(loader: Loader) -> Syncs:
-    """Waits of the host. Source: CUPTI_ACTIVITY_KIND_SYNCHRONIZATION."""
+    """Read waits of the host. Source: CUPTI_ACTIVITY_KIND_SYNCHRONIZATION."""
     table = loader.read(schema.SYNCHRONIZATION, schema.SYNC_COLUMNS)
     loader.drop_bad_times(schema.SYNCHRONIZATION, table, zero_is_damage=False)
     a = table.arrays
@@ -63,7 +63,7 @@ def load_syncs(loader: Loader) -> Syncs:
 
 
 def load_graph_events(loader: Loader) -> GraphEvents | None:
-    """Graphs created, cloned, instantiated. Source: CUDA_GRAPH_EVENTS of 2024 and later.
+    """Read graphs created, cloned, instantiated. Source: CUDA_GRAPH_EVENTS of 2024 and later.
 
     Up to 2023.4 a table of that name holds node events; its columns tell the two apart.
     """
@@ -85,7 +85,7 @@ def load_graph_events(loader: Loader) -> GraphEvents | None:
 
 
 def load_graph_node_events(loader: Loader) -> GraphNodeEvents | None:
-    """Graph nodes created. Source: CUDA_GRAPH_NODE_EVENTS, up to 2023.4 CUDA_GRAPH_EVENTS."""
+    """Read graph nodes created. Source: CUDA_GRAPH_NODE_EVENTS, up to 2023.4 CUDA_GRAPH_EVENTS."""
     for name in (schema.GRAPH_NODE_EVENTS, schema.GRAPH_EVENTS):
         if "graphNodeId" in loader.columns(name):
             table, process, thread = _events(loader, name, ("graphNodeId", "originalGraphNodeId"))
@@ -109,7 +109,7 @@ def _events(loader: Loader, name: str, ids: tuple[str, ...]) -> tuple[Table, I32
 
 
 def load_gpu_metrics(loader: Loader) -> GpuMetrics | None:
-    """Hardware counters over time. Sources: GPU_METRICS, TARGET_INFO_GPU_METRICS."""
+    """Read hardware counters over time. Sources: GPU_METRICS, TARGET_INFO_GPU_METRICS."""
     names = [column.name for column in schema.METRIC_COLUMNS]
     if not set(names) <= set(loader.columns(schema.GPU_METRICS)):
         return None

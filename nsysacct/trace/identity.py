@@ -133,7 +133,7 @@ class Devices:
         return position
 
     def _free(self, mapped: dict[int, int], device: int) -> int:
-        """A GPU that no other device of the process has."""
+        """Find a GPU that no other device of the process has."""
         taken = set(mapped.values())
         return next((gpu for gpu in self._order if gpu not in taken), device)
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nsysacct.trace.columns import NONE, Column, Progress, Rejection, Table, read_table
 from nsysacct.trace.database import Database
-from nsysacct.trace.encoding import absurd, distinct, relabel, repeated
+from nsysacct.trace.encoding import absurd, distinct, is_constant, relabel, repeated
 from nsysacct.trace.identity import Devices, pid_of
 from nsysacct.trace.tables import I32, I64
 
@@ -42,7 +42,7 @@ class Loader:
         return self.database.columns.get(table, ())
 
     def read(self, name: str, columns: Sequence[Column], where: str = "") -> Table:
-        """The columns of a table; an empty table where the export has none."""
+        """Read columns of a table; an empty one where the export lacks it."""
         if not self.database.has(name):
             return Table({column.name: np.empty(0, column.dtype) for column in columns}, 0)
         table = read_table(self.database, name, columns, where=where, progress=self.progress)
@@ -100,15 +100,15 @@ class Loader:
         """Process and GPU index of GPU activity; takes the columns that say so out of `arrays`."""
         process = self.process_codes(arrays.pop("globalPid"), add=True)
         devices, device = distinct(arrays.pop("deviceId"))
-        if not len(device):
-            return process, device
-        pairs, codes = distinct(process * np.int64(len(devices)) + device)
-        positions = []
-        for pair in pairs.tolist():
-            of_process, of_device = divmod(pair, len(devices))
+        position = np.full((len(self.global_pids), len(devices)), NONE, np.int32)
+        for of_process, of_device in _pairs(process, device):
             pid = pid_of(self.global_pids[of_process])
-            positions.append(self.devices.position(pid, int(devices[of_device])))
-        return process, relabel(codes, np.array(positions, np.int32))
+            position[of_process, of_device] = self.devices.position(pid, int(devices[of_device]))
+        if is_constant(process):
+            return process, relabel(device, position[process[0]])
+        if is_constant(device):
+            return process, relabel(process, position[:, device[0]])
+        return process, position[process, device]
 
     def named(self, ids: I32) -> tuple[I32, list[str]]:
         """Index into distinct texts, and the texts; ids with equal text become one."""
@@ -116,3 +116,11 @@ class Loader:
         index: dict[str, int] = {}
         new = [index.setdefault(t, len(index)) for t in self.database.strings(found.tolist())]
         return relabel(codes, np.array(new, np.int32)), list(index)
+
+
+def _pairs(process: I32, device: I32) -> list[tuple[int, int]]:
+    """List the combinations of process and device index that occur, in order."""
+    if is_constant(process) and is_constant(device):
+        return [(int(process[0]), int(device[0]))]
+    codes, _ = distinct(process * np.int64(1 << 16) + device)
+    return [divmod(code, 1 << 16) for code in codes.tolist()]

@@ -10,7 +10,7 @@ from nsysacct.trace import schema
 from nsysacct.trace.columns import NONE, Table, read_texts
 from nsysacct.trace.encoding import absurd, distinct, relabel
 from nsysacct.trace.loading import Loader
-from nsysacct.trace.tables import I32, Bool, NvtxKind, NvtxRanges
+from nsysacct.trace.tables import I32, I64, Bool, NvtxKind, NvtxRanges
 
 _MARK, _PUSH_POP, _START_END, _DOMAIN = 34, 59, 60, 75
 _TEXT_FILE_RANGES = (70, 71)
@@ -47,19 +47,23 @@ def load_marks(loader: Loader) -> Marks:
     domain, domains = _domains(loader, process, a["domainId"])
     types, codes = distinct(a["eventType"])
     kind = np.array([_KINDS[t] for t in types.tolist()], np.uint8)[codes]
-    columns = (a["start"], a["end"], process, thread, end_thread, domain, text, kind)
     rowids = table.rowids()
     is_mark = kind == NvtxKind.MARK
 
-    def chosen(rows: Bool) -> NvtxRanges:
-        return NvtxRanges(*(c[rows] for c in columns), rowids=lambda: rowids[rows])
+    def chosen(rows: Bool, end: I64) -> NvtxRanges:
+        return NvtxRanges(
+            start=a["start"][rows],
+            end=end[rows],
+            process=process[rows],
+            thread=thread[rows],
+            end_thread=end_thread[rows],
+            domain=domain[rows],
+            text=text[rows],
+            kind=kind[rows],
+            rowids=lambda: rowids[rows],
+        )
 
-    marks = chosen(is_mark)
-    marks = NvtxRanges(
-        marks.start, marks.start, marks.process, marks.thread, marks.end_thread, marks.domain,
-        marks.text, marks.kind, rowids=marks.rowids,
-    )  # fmt: skip
-    return Marks(chosen(~is_mark), marks, names, domains)
+    return Marks(chosen(~is_mark, a["end"]), chosen(is_mark, a["start"]), names, domains)
 
 
 def _texts(loader: Loader, table: Table, wanted: str) -> tuple[I32, list[str]]:

@@ -262,7 +262,7 @@ class Trace:
 
     @cached_property
     def diagnostics(self) -> list[Diagnostic]:
-        """Messages of the collector in time order; none before 2024, when they were not exported."""
+        """Messages of the collector in time order; not exported before 2024."""
         return read_diagnostics(self._database)
 
     @cached_property

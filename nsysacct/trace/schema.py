@@ -95,12 +95,12 @@ _REQUIRED: dict[str, tuple[str, ...]] = {
 
 
 def kernel_name_column(columns: tuple[str, ...]) -> str:
-    """The column of the kernel table that names kernels best."""
+    """Choose the column of the kernel table that names kernels best."""
     return next((name for name in NAME_COLUMNS if name in columns), NAME_COLUMNS[0])
 
 
 def kernel_columns(names_from: str) -> tuple[Column, ...]:
-    """Columns of the kernel table to read, launch geometry aside."""
+    """List the columns of the kernel table to read, launch geometry aside."""
     return (*PLACE, Column(names_from, I32, True), Column("graphNodeId"), Column("graphId"))
 
 

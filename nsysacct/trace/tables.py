@@ -115,7 +115,7 @@ class MemOps(_Rows):
 
 @dataclass(frozen=True)
 class GraphRuns(_Rows):
-    """CUPTI_ACTIVITY_KIND_GRAPH_TRACE: graph launches timed as a whole, gaps between nodes included.
+    """CUPTI_ACTIVITY_KIND_GRAPH_TRACE: graph launches timed as a whole, inner gaps included.
 
     Rows with start = end = 0 (the time could not be collected) are here with `timed` False.
     """
