@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -126,6 +127,20 @@ def _bucket(name: str, kernels: list[KernelRow], rounds: int) -> Bucket:
     )
 
 
+def trace_account(path: Path, **options: object) -> Account:
+    """Account of a shipped trace, with acceptance where the options tell it."""
+    from nsysacct.account import Options, account
+    from nsysacct.trace import read_trace
+
+    return account(read_trace(path), Options(**options))  # type: ignore[arg-type]
+
+
+def verify_gemv(account: Account) -> str:
+    """Signature of the dearest GEMV of the verify pass."""
+    rows = [row for row in account.kernels if (row.bucket, row.family) == ("verify", "gemv")]
+    return max(rows, key=lambda row: row.gpu_ns).signature
+
+
 def sides(role: str, *accounts: Account) -> list[Side]:
     return [Side(role, f"{role}{i}.json", account) for i, account in enumerate(accounts)]
 
@@ -144,6 +159,18 @@ def more_launches(bucket: str, signature: str, factor: float) -> Change:
 
     def change(account: Account) -> Account:
         return _resized(account, bucket, signature, factor, factor)
+
+    return change
+
+
+def on_verify_gemv(make: Callable[..., Change], *args: float) -> Change:
+    """Apply ``slower`` or ``more_launches`` to the dearest GEMV of the verify pass."""
+
+    def change(account: Account) -> Account:
+        signature = verify_gemv(account)
+        if make is slower:
+            return slower("verify", args[0], signature)(account)
+        return make("verify", signature, *args)(account)
 
     return change
 
@@ -319,10 +346,24 @@ def speculation_off(account: Account) -> Account:
 
 def flagged_outlier(account: Account) -> Account:
     """One round ten times as long, marked as an outlier, as a paused host makes it."""
-    first = account.per_round[0]
-    slow = replace(first, verify_ns=first.verify_ns * 10, wall_ns=first.wall_ns * 8,
-                   flags=["outlier"])  # fmt: skip
-    return replace(account, per_round=[slow, *account.per_round[1:]])
+    first, second, *rest = account.per_round
+    slow = replace(
+        second, verify_ns=second.verify_ns * 10, wall_ns=second.wall_ns * 8, flags=["outlier"]
+    )
+    return replace(account, per_round=[first, slow, *rest])
+
+
+def more_unattributed(share: float) -> Change:
+    """Run a kernel that nobody knows for `share` of all GPU time."""
+
+    def change(account: Account) -> Account:
+        ns = round(account.total_gpu_ns * share)
+        row = KernelRow(
+            bucket="unattributed", family="", signature="k_unknown", instances=1, gpu_ns=ns
+        )
+        return _grown(replace(account, kernels=[*account.kernels, row]), "unattributed", ns)
+
+    return change
 
 
 def timed_graphs(account: Account) -> Account:
