@@ -154,6 +154,14 @@ def test_other_texts_are_opaque_and_kept_as_they_are(text):
     assert parse(f"  {text} ") == name
 
 
+def test_canonical_spacing_and_casts():
+    assert normalise("A<int>  b") == "A<int> b"
+    assert normalise("T *const *") == "T* const*"
+    assert normalise("f< & op ,int&&>") == "f<&op, int&&>"
+    assert normalise("sizeof(int) 4") == "sizeof(int)4"  # a call, not a cast
+    assert normalise("(unsigned int)0x1Fu") == "0x1F"
+
+
 def test_segments_split_at_template_lists():
     assert segments("float*") == ["float*"]
     assert segments("A<1, B<2>>") == ["A", ("1", "B<2>")]

@@ -148,6 +148,11 @@ def test_digest_follows_the_data_and_not_the_layout():
     assert (
         read("# a comment\r\n" + (MINIMAL + SIGNATURE).replace("\n", "\r\n")).digest == spec.digest
     )
+    reordered = MINIMAL.replace(
+        'name = "demo"\nsource = "made up"', 'source="made up"\nname="demo"'
+    )
+    assert reordered != MINIMAL
+    assert read(reordered + SIGNATURE).digest == spec.digest
     assert read(MINIMAL + SIGNATURE.replace(">=2", ">=3")).digest != spec.digest
 
 
@@ -358,6 +363,9 @@ def test_later_files_replace_an_engine_of_the_same_name_and_versions(own, tmp_pa
     later.write_text(MINIMAL)
     registry = load_registry([later], env={"NSYSACCT_REGISTRY": str(own)})
     assert registry.engine("demo").signatures == ()
+    newer = tmp_path / "kestrel.toml"
+    newer.write_text(MINIMAL.replace('"demo"', '"kestrel"'))
+    assert load_registry([own, newer], env={}).engines[-1].name == "kestrel"  # loaded last
     other = tmp_path / "other.toml"
     other.write_text(MINIMAL.replace("[engine]", '[engine]\nversions = ">=2"'))
     both = load_registry([own, other], env={})
