@@ -8,14 +8,25 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 from conftest import ROOT, TRACES, process_environment
 from docrun import SETUP, Block, Command, Session, blocks, commands, matches, rewritten
 
+from nsysacct.cli import SECTIONS, cli
+
+REFERENCE = ROOT / "docs" / "cli.md"
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
-each_document = pytest.mark.parametrize(
-    "document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix()
-)
+# what the reference shows is made and compared as a whole, below
+RUN = [path for path in DOCUMENTS if path != REFERENCE]
+
+
+def named(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=named)
+each_run_document = pytest.mark.parametrize("document", RUN, ids=named)
 
 TRACE_NAME = re.compile(r"\b([\w-]+)\.sqlite\b")
 
@@ -33,7 +44,7 @@ def place_traces(text: str, folder: Path, trace_file: Callable[[str], Path]) -> 
         (folder / f"{name}.sqlite").symlink_to(trace_file(name))
 
 
-@each_document
+@each_run_document
 def test_commands_print_what_the_document_shows(
     document: Path,
     session: Session,
@@ -85,6 +96,49 @@ def test_python_blocks_run(
         [sys.executable, path], cwd=session.folder, env=env, capture_output=True, encoding="utf-8"
     )
     assert done.returncode == 0, done.stderr
+
+
+# -- the reference of commands ---------------------------------------------------------------------
+
+
+def command_names() -> list[tuple[str, list[str]]]:
+    """Sections of ``--help`` with the commands that exist, subcommands after their group."""
+    context = click.Context(cli, info_name="nsysacct")
+
+    def with_subcommands(name: str) -> list[str]:
+        command = cli.get_command(context, name)
+        if not isinstance(command, click.Group):
+            return [name]
+        return [name, *(f"{name} {sub}" for sub in command.list_commands(context))]
+
+    existing = cli.list_commands(context)
+    return [
+        (title, [full for name in topics if name in existing for full in with_subcommands(name)])
+        for title, topics in SECTIONS.items()
+    ]
+
+
+def reference_page(session: Session) -> str:
+    def shown(command: str) -> list[str]:
+        return ["```console", f"$ {command}", *session.run(command), "```", ""]
+
+    lines = ["# Commands", "", "The help of every command, made from the code.", ""]
+    lines += shown("nsysacct --help")
+    for title, names in command_names():
+        lines += [f"## {title}", ""]
+        for name in names:
+            level = "###" if " " not in name else "####"
+            lines += [f"{level} nsysacct {name}", "", *shown(f"nsysacct {name} --help")]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def test_the_reference_lists_every_command(
+    session: Session, request: pytest.FixtureRequest
+) -> None:
+    page = reference_page(session)
+    if request.config.getoption("--update-docs"):
+        REFERENCE.write_text(page, "utf-8")
+    assert REFERENCE.read_text("utf-8") == page, "run pytest tests/test_docs.py --update-docs"
 
 
 # -- links ----------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from conftest import ROOT
 
 PACKAGE = ROOT / "nsysacct"
 
-# One tier a line, the lowest first. A room may import its own tier and lower ones. A new module needs
-# a place here.
+# One tier a line, the lowest first. A room may import its own tier and lower ones. A new module
+# needs a place here.
 TIERS = """
 errors model semantics intervals theory stats
 trace nsysrep names arguments signatures registry registry_file specs wire counting logs
