@@ -136,14 +136,9 @@ def account(trace: Trace, options: Options | None = None, registry: Registry | N
     options = options or Options()
     registry = registry or load_registry(options.registry_paths)
     spec, how, detail = _engine(trace, registry, options.engine)
-    pairs = timeline.accounts_of(trace)
-    if not pairs:
+    parts = [_one(trace, line, spec, options) for line in _timelines(trace)]
+    if not parts:
         raise TraceError(trace.name, "no GPU work in it", "capture the run with nsys profile -t cuda,nvtx")
-    first_gpu = {process: gpu for process, gpu in reversed(pairs)}
-    parts = [
-        _one(trace, timeline.build(trace, p, g, with_blind=first_gpu[p] == g), spec, options)
-        for p, g in pairs
-    ]
     chosen, selection = _choose(trace, parts, options)
     witnesses.refuse_wrong_layers(chosen.rounds, trace.name, options)
     return Account(
@@ -223,14 +218,83 @@ def _in_rounds(part: ProcessAccount) -> int:
     return sum(b.gpu_ns for b in part.buckets if b.bucket in IN_ROUNDS) if part.rounds.value else 0
 
 
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Where every event of one process on one GPU was placed, one array element an event.
+
+    Attributes
+    ----------
+    pid, gpu : int
+        Process (decimal, as the OS has it) and GPU.
+    line : Timeline
+        The events, in launch order.
+    bucket, basis : uint8
+        Indices into `model.BUCKETS` and `attribution.BASES` (one beyond its end: no basis).
+    round_of : int32
+        Round that the event was launched in, from 0; NONE outside the rounds.
+    """
+
+    pid: int | None
+    gpu: int
+    line: Timeline
+    bucket: npt.NDArray[np.uint8]
+    basis: npt.NDArray[np.uint8]
+    round_of: I32
+
+
+def events(
+    trace: Trace, options: Options | None = None, registry: Registry | None = None
+) -> list[Events]:
+    """Attribution of every single event: what the account sums up.
+
+    Parameters
+    ----------
+    trace, options, registry
+        As for `account`; ``options.pid`` and ``options.gpu`` do not leave anything out.
+
+    Returns
+    -------
+    list of Events
+        One a (process, GPU), in the order of ``Account.processes``.
+    """
+    options = options or Options()
+    registry = registry or load_registry(options.registry_paths)
+    spec = _engine(trace, registry, options.engine)[0]
+    result = []
+    for line in _timelines(trace):
+        parts = _place(trace, line, spec, options)
+        pid = trace.processes[line.process].pid
+        placed = parts.placed
+        result.append(Events(pid, line.gpu, line, placed.bucket, placed.basis, parts.round_of))
+    return result
+
+
+def _timelines(trace: Trace) -> list[Timeline]:
+    """Timelines of all (process, GPU) pairs; blind launches go to a process's first GPU."""
+    pairs = timeline.accounts_of(trace)
+    first_gpu = {process: gpu for process, gpu in reversed(pairs)}
+    return [timeline.build(trace, p, g, with_blind=first_gpu[p] == g) for p, g in pairs]
+
+
 # --- one process on one GPU ------------------------------------------------------------------------
 
 
-def _one(trace: Trace, line: Timeline, spec: EngineSpec | None, options: Options) -> ProcessAccount:
-    """Account for one timeline."""
-    semantics = _semantics(spec)
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """Evidence, structure and attribution of one timeline."""
+
+    names: evidence.NameEvidence
+    marks: nvtx.Projection
+    found: Structure
+    placed: Attribution
+    round_of: I32
+
+
+def _place(trace: Trace, line: Timeline, spec: EngineSpec | None, options: Options) -> _Placed:
+    """Read the structure of one timeline and place its events."""
     names = evidence.read_names(line, trace, spec, exclusive="exclusive" not in options.ignore)
     marks = _nvtx(line, trace, spec, options)
+    semantics = _semantics(spec)
     found = structure.read(
         line,
         names,
@@ -247,20 +311,29 @@ def _one(trace: Trace, line: Timeline, spec: EngineSpec | None, options: Options
     placed = attribute(
         line, names, marks.code, found.passes.pass_of, found.layout.code, found.layout.basis, options.ignore
     )
-    round_of = _round_of_events(line, found, placed)
+    return _Placed(names, marks, found, placed, _round_of_events(line, found, placed))
+
+
+def _one(trace: Trace, line: Timeline, spec: EngineSpec | None, options: Options) -> ProcessAccount:
+    """Account for one timeline."""
+    semantics = _semantics(spec)
+    parts = _place(trace, line, spec, options)
+    names, marks, found, placed, round_of = (
+        parts.names, parts.marks, parts.found, parts.placed, parts.round_of
+    )
     rows, window = _rounds_and_window(line, found, placed, round_of, semantics)
     buckets = _buckets(line, placed, round_of, found.layout.rounds)
     kernels = _kernel_rows(line, trace, names, placed)
     rounds = witnesses.judge(line, trace, names, found, placed, marks, semantics, options)
     acceptance = _acceptance(options, semantics, found)
     graphs = _graphs(line, found, placed)
-    shown = blindspots.find(trace, line, found, graphs, options, window)
+    shown = blindspots.find(trace, line, found, graphs, options)
     buckets = _with_computed(buckets, shown.priced, found.layout.rounds)
     process = trace.processes[line.process]
     return ProcessAccount(
         pid=process.pid,
         gpu=line.gpu,
-        rounds=rounds,
+        rounds=witnesses.without_losses(rounds, shown.spots),
         window=_wall(window, buckets, shown.priced, options),
         buckets=buckets,
         graphs=graphs,
