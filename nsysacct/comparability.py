@@ -40,7 +40,6 @@ class Obstacle:
 def obstacles(
     sides: Sequence[Side],
     *,
-    allow: Collection[str] = (),
     accept: Collection[str] = PROVEN,
     per_round: bool = True,
 ) -> list[Obstacle]:
@@ -50,8 +49,6 @@ def obstacles(
     ----------
     sides : sequence of Side
         All captures; the first is what the others are held against.
-    allow : collection of str
-        Kinds of blind spots and findings that do not matter here.
     accept : collection of str
         Verdicts on the number of rounds that count as proven.
     per_round : bool
@@ -64,7 +61,7 @@ def obstacles(
     """
     found: list[Obstacle] = []
     for side in sides:
-        found += _alone(side, allow, accept)
+        found += _alone(side, accept)
     reference = sides[0]
     for side in sides[1:]:
         found += _against(reference, side, per_round)
@@ -110,17 +107,17 @@ _REMEDIES = {
 }
 
 
-def _alone(side: Side, allow: Collection[str], accept: Collection[str]) -> list[Obstacle]:
+def _alone(side: Side, accept: Collection[str]) -> list[Obstacle]:
     account = side.account
     found = [
         Obstacle("blind spot", side.name, f"{spot.kind}: {spot.detail}", spot.remedy)
         for spot in account.blind_spots
-        if spot.severity == "fatal" and spot.kind not in allow
+        if spot.severity == "fatal"
     ]
     found += [
         Obstacle("finding", side.name, f"{f.kind}: {f.detail}", f.remedy or "repair the capture")
         for f in account.findings
-        if f.severity == "fatal" and f.kind not in allow
+        if f.severity == "fatal"
     ]
     rounds = account.rounds
     if not rounds.value:

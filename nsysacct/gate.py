@@ -10,9 +10,11 @@ Judged per round or per emitted token, so a longer run at equal cost passes.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal
+
+from msgspec import structs
 
 from nsysacct.comparability import Obstacle, Side, obstacles
 from nsysacct.diff import Diff, Moved, diff, largest
@@ -111,10 +113,11 @@ def judge(
     """
     if not base or not head:
         raise UsageError("gate", "one side has no capture", "give at least one each")
+    base, head = _without(base, allow), _without(head, allow)
     limits = default_limits() if limits is None else list(limits)
     _check_families([*base, *head], limits)
     single = min(len(base), len(head)) == 1
-    found = obstacles([*base, *head], allow=allow)
+    found = obstacles([*base, *head])
     widths = [o for o in found if o.kind == "verify width"]
     serious = [o for o in found if o.kind != "verify width"]
     checks: list[Check] = []
@@ -256,6 +259,21 @@ def line_text(line: Moved) -> str:
     return f"{short(line.name)} {line.why}: {counts}, {each}"
 
 
+def _without(sides: Sequence[Side], allow: Collection[str]) -> list[Side]:
+    """Take away the blind spots and findings that the user allows."""
+    return [
+        replace(
+            side,
+            account=structs.replace(
+                side.account,
+                blind_spots=[s for s in side.account.blind_spots if s.kind not in allow],
+                findings=[f for f in side.account.findings if f.kind not in allow],
+            ),
+        )
+        for side in sides
+    ]
+
+
 def _check_families(sides: Sequence[Side], limits: Sequence[Limit]) -> None:
     for limit in limits:
         bucket, family = limit.metric.bucket, limit.metric.family
@@ -357,7 +375,7 @@ def _overall(
     judged = [c for seen, c in effective if seen == "pass"]
     if not judged:
         return "no verdict", ["nothing was judged: no limit has a figure in these captures"]
-    return "pass", [f"{len(judged)} limits held"]
+    return "pass", [f"{len(judged)} limit{'s' if len(judged) > 1 else ''} held"]
 
 
 def _effective(check: Check, inconclusive: Inconclusive) -> Outcome:
