@@ -25,7 +25,9 @@ def read(log: Log) -> Found:
             pairs = [pair.split(":") for pair in match[1].split("/")]
             sparse = {int(n): int(count) for n, count in pairs}
             n_ok = [sparse.get(i, 0) for i in range(max(sparse) + 1)]
-            parts.append(from_histogram(FORMATS[0], n_ok, lines=[number]))
+            # its verify width is fixed, so every round proposes k drafts; all bins are printed
+            drafted = sum(n_ok) * max(sparse)
+            parts.append(from_histogram(FORMATS[0], n_ok, lines=[number], drafted=drafted))
         if match := _PER_POS.search(line):
             values = [float(w) for w in match[1].replace(",", " ").split()]
             rates.append(_rates(number, values))

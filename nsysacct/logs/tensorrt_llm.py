@@ -21,7 +21,7 @@ def read(log: Log) -> Found:
         if isinstance(stats, dict) and (part := _iteration(number, stats)) is not None:
             iterations.append(part)
         histogram = counts(document.get("accepted_draft_hist"))
-        if histogram is not None and sum(histogram):
+        if histogram is not None and any(histogram):
             dumps.append(from_histogram(FORMATS[1], histogram, lines=[number]))
     findings = []
     if len(dumps) > 1:
@@ -29,7 +29,7 @@ def read(log: Log) -> Found:
             Finding(
                 kind="several-dumps",
                 severity="warning",
-                detail=f"{len(dumps)} DFlash dumps are summed; each rank of a job counts all rounds",
+                detail=f"{len(dumps)} DFlash dumps are summed; each rank counts all rounds",
                 remedy="give the dump of one rank",
             )
         )

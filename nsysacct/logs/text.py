@@ -183,7 +183,7 @@ def whole(document: dict[str, Any], key: str) -> int | None:
 
 
 def counts(value: Any) -> list[int] | None:
-    """Return a histogram written as ``[c0, c1, ..]`` or ``{"0": c0, ..}``; None when it is neither."""
+    """Return a histogram written as ``[c0, c1, ..]`` or ``{"0": c0, ..}``, None for others."""
     if isinstance(value, dict):
         if not value or not all(str(key).isdecimal() for key in value):
             return None
