@@ -16,12 +16,12 @@ PACKAGE = ROOT / "nsysacct"
 # One tier a line, the lowest first. A room may import its own tier and lower ones. A new module
 # needs a place here.
 TIERS = """
-errors model semantics intervals theory stats
+errors extras model semantics intervals theory histogram_bounds stats
 trace nsysrep names arguments signatures registry registry_file specs wire counting logs
-timeline evidence nvtx passes steps roles grammar structure attribution
+timeline evidence nvtx passes steps roles sketch grammar structure attribution losses
 witnesses blindspots acceptance
 account
-economics bottleneck breakeven compare curve whatif explain checkup frames
+economics scenarios bottleneck breakeven compare curve whatif explain checkup frames
 metric_names metrics quantities comparability diff
 gate limits history_schema history batch
 render plots report perfetto export annotate gate_output diff_output
