@@ -88,14 +88,17 @@ class Database:
 
         Only the ids asked for are read: the table also holds whole files.
         """
-        wanted = list(ids)
+        wanted = [int(i) for i in ids]  # SQLite takes a numpy integer for a blob
         found: dict[int, str] = {}
         if {"id", "value"} <= set(self.columns.get("StringIds", ())):
             with self.connect("StringIds") as connection:
                 for i in range(0, len(wanted), _BATCH):
                     part = wanted[i : i + _BATCH]
                     marks = ",".join("?" * len(part))
-                    sql = f"SELECT id, CAST(value AS BLOB) FROM StringIds WHERE id IN ({marks})"
+                    sql = (
+                        "SELECT id, CAST(value AS BLOB) FROM StringIds"
+                        f" WHERE id IN ({marks}) AND value IS NOT NULL"
+                    )
                     found.update(
                         (key, text_of(value)) for key, value in connection.execute(sql, part)
                     )
@@ -113,9 +116,9 @@ def open_database(facts: FileFacts) -> Database:
         SQLite that nsys did not write.
     """
     immutable = facts.uri(immutable=True)
-    if not facts.wal_format:
+    if not facts.wal_format and facts.wal_bytes is None:
         _probe(facts)
-    uri = facts.uri(immutable=False) if facts.wal_bytes and facts.wal_format else immutable
+    uri = facts.uri(immutable=False) if facts.wal_bytes else immutable
     database = Database(facts.name, uri, _tables(facts.name, uri))
     _check_is_export(database)
     return database
@@ -125,7 +128,9 @@ def _probe(facts: FileFacts) -> None:
     """Read one page with locking on, so that a writer at work is noticed."""
     journal = facts.path.with_name(facts.path.name + "-journal")
     with contextlib.suppress(OSError):
-        if journal.stat().st_size:
+        with journal.open("rb") as file:
+            hot = file.read(1) not in (b"", b"\x00")  # a finished transaction zeroes its journal
+        if hot:
             raise TraceError(
                 facts.name,
                 "was left half-written (a -journal file lies beside it)",

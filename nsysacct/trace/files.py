@@ -39,15 +39,16 @@ class FileFacts:
     wal_format : bool
         The header asks for a write-ahead log, so a plain read-only connection would create side
         files.
-    wal_bytes : int
-        Length of the ``-wal`` file beside it; not 0 means that committed data lies there.
+    wal_bytes : int or None
+        Length of the ``-wal`` file beside it, None without one; more than 0 means that committed
+        data may lie there.
     """
 
     name: str
     path: Path
     size_bytes: int
     wal_format: bool
-    wal_bytes: int
+    wal_bytes: int | None
 
     def uri(self, *, immutable: bool) -> str:
         """SQLite URI that opens the file read-only.
@@ -126,11 +127,11 @@ def snapshot(facts: FileFacts) -> tuple[FileFacts, str]:
     )
 
 
-def _length(path: Path) -> int:
+def _length(path: Path) -> int | None:
     try:
         return path.stat().st_size
     except OSError:
-        return 0
+        return None
 
 
 def _check_type(name: str, mode: int) -> None:

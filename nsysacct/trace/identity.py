@@ -111,7 +111,7 @@ class Devices:
             if isinstance(gpu, int) and isinstance(device, int) and isinstance(pid, int):
                 self._mapped.setdefault(pid, {})[device] = gpu
         self._first: dict[int, int] = {}
-        self._order: list[int] = sorted(self._gpus)
+        self._order = {index: i for i, index in enumerate(sorted(self._gpus))}
 
     @property
     def gpus(self) -> list[Gpu]:
@@ -126,9 +126,7 @@ class Devices:
         index = mapped.get(device)
         if index is None:
             index = device if device not in mapped.values() else self._free(mapped, device)
-        if index not in self._order:
-            self._order.append(index)
-        position = self._order.index(index)
+        position = self._order.setdefault(index, len(self._order))
         self._first.setdefault(pid, position)
         return position
 

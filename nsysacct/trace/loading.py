@@ -77,15 +77,16 @@ class Loader:
         NULL is the only process met so far, or a process of its own (id 0).
         """
         found, codes = distinct(global_pids)
-        index = {known: i for i, known in enumerate(self.global_pids)}
-        only = self.global_pids[0] if len(index) == 1 else 0
-        new = []
-        for value in found.tolist():
-            global_pid = only if value == NONE else value
-            if global_pid not in index and add:
-                index[global_pid] = len(self.global_pids)
-                self.global_pids.append(global_pid)
-            new.append(index.get(global_pid, NONE))
+        known = found[found != NONE].tolist()
+        index = {global_pid: i for i, global_pid in enumerate(self.global_pids)}
+        if add:
+            for global_pid in known:
+                index.setdefault(global_pid, len(index))
+            if NONE in found and len(index) != 1:
+                index.setdefault(0, len(index))
+            self.global_pids = list(index)
+        index[NONE] = 0 if len(self.global_pids) == 1 else index.get(0, NONE)
+        new = [index.get(global_pid, NONE) for global_pid in found.tolist()]
         return relabel(codes, np.array(new, np.int32))
 
     def threads(self, global_tids: I64, *, add: bool = False) -> tuple[I32, I32]:
@@ -100,15 +101,11 @@ class Loader:
         """Process and GPU index of GPU activity; takes the columns that say so out of `arrays`."""
         process = self.process_codes(arrays.pop("globalPid"), add=True)
         devices, device = distinct(arrays.pop("deviceId"))
-        position = np.full((len(self.global_pids), len(devices)), NONE, np.int32)
-        for of_process, of_device in _pairs(process, device):
-            pid = pid_of(self.global_pids[of_process])
-            position[of_process, of_device] = self.devices.position(pid, int(devices[of_device]))
-        if is_constant(process):
-            return process, relabel(device, position[process[0]])
-        if is_constant(device):
-            return process, relabel(process, position[:, device[0]])
-        return process, position[process, device]
+        pairs, codes = _pairs(process, device, len(devices))
+        positions = [
+            self.devices.position(pid_of(self.global_pids[p]), int(devices[d])) for p, d in pairs
+        ]
+        return process, relabel(codes, np.array(positions, np.int32))
 
     def named(self, ids: I32) -> tuple[I32, list[str]]:
         """Index into distinct texts, and the texts; ids with equal text become one."""
@@ -118,9 +115,10 @@ class Loader:
         return relabel(codes, np.array(new, np.int32)), list(index)
 
 
-def _pairs(process: I32, device: I32) -> list[tuple[int, int]]:
-    """List the combinations of process and device index that occur, in order."""
+def _pairs(process: I32, device: I32, devices: int) -> tuple[list[tuple[int, int]], I32]:
+    """List the combinations of process and device that occur, and that of each row."""
     if is_constant(process) and is_constant(device):
-        return [(int(process[0]), int(device[0]))]
-    codes, _ = distinct(process * np.int64(1 << 16) + device)
-    return [divmod(code, 1 << 16) for code in codes.tolist()]
+        both = int(process[0]), int(device[0])
+        return [both], np.broadcast_to(np.int32(0), process.shape)
+    found, codes = distinct(process * np.int64(devices) + device)
+    return [divmod(pair, devices) for pair in found.tolist()], codes

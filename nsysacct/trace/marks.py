@@ -81,7 +81,9 @@ def _texts(loader: Loader, table: Table, wanted: str) -> tuple[I32, list[str]]:
         kept = table.rowids()
         here = np.isin(rows, kept)
         text[np.searchsorted(kept, rows[here])] = new[inline_codes[here]]
-    return text, list(index)
+    every = list(index)
+    used, codes = distinct(text)
+    return codes, [every[i] for i in used]
 
 
 def _domains(loader: Loader, process: I32, domain_ids: I32) -> tuple[I32, list[str]]:

@@ -76,7 +76,7 @@ def read_trace(path: str | os.PathLike[str], progress: Progress | None = None) -
     facts = identify(path)
     directory = None
     source = facts
-    if facts.wal_format and facts.wal_bytes:
+    if facts.wal_bytes:
         source, directory = snapshot(facts)
     try:
         database = open_database(source)
