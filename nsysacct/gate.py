@@ -16,7 +16,7 @@ from typing import Literal
 
 from msgspec import structs
 
-from nsysacct.comparability import Obstacle, Side, obstacles
+from nsysacct.comparability import PROVEN, Obstacle, Side, obstacles
 from nsysacct.diff import Diff, Moved, diff, largest
 from nsysacct.errors import UsageError
 from nsysacct.limits import Limit, default_limits
@@ -85,6 +85,7 @@ def judge(
     confidence: float = 0.95,
     inconclusive: Inconclusive = "no-verdict",
     allow: Collection[str] = (),
+    rounds: Literal["inferred", "exact"] = "inferred",
 ) -> Verdict:
     """Judge `head` against `base`.
 
@@ -100,7 +101,9 @@ def judge(
         What an interval on both sides of its limit counts as. Captures that cannot be compared
         and figures that are not known are never a pass.
     allow : collection of str
-        Kinds of fatal blind spots and findings to judge in spite of.
+        Kinds of blind spots and findings to judge in spite of.
+    rounds : "inferred" or "exact"
+        Weakest verdict on the number of rounds that counts as proven.
 
     Returns
     -------
@@ -117,7 +120,7 @@ def judge(
     limits = default_limits() if limits is None else list(limits)
     _check_families([*base, *head], limits)
     single = min(len(base), len(head)) == 1
-    found = obstacles([*base, *head])
+    found = obstacles([*base, *head], accept=PROVEN if rounds == "inferred" else ("exact",))
     widths = [o for o in found if o.kind == "verify width"]
     serious = [o for o in found if o.kind != "verify width"]
     checks: list[Check] = []

@@ -110,6 +110,7 @@ class Settings:
     confidence: float | None = None
     inconclusive: str | None = None
     allow: tuple[str, ...] = ()
+    rounds: str | None = None
 
 
 def load_limits(path: Path) -> Settings:
@@ -120,6 +121,7 @@ def load_limits(path: Path) -> Settings:
         confidence = 0.95
         inconclusive = "no-verdict"     # or "fail", "pass"
         allow = ["kind-of-blind-spot"]
+        rounds = "inferred"             # or "exact": what counts as proven
         [limits]
         "verify.ns_per_round" = "+5%"
         "verify.gemv.instances_per_round" = ["+0", "<=130"]
@@ -139,7 +141,7 @@ def load_limits(path: Path) -> Settings:
 
 
 def _settings(subject: str, document: Mapping[str, Any]) -> Settings:
-    known = {"limits", "confidence", "inconclusive", "allow"}
+    known = {"limits", "confidence", "inconclusive", "allow", "rounds"}
     unknown = sorted(set(document) - known)
     if unknown:
         raise UsageError(
@@ -154,10 +156,13 @@ def _settings(subject: str, document: Mapping[str, Any]) -> Settings:
     inconclusive = document.get("inconclusive")
     if inconclusive not in (None, "fail", "pass", "no-verdict"):
         raise UsageError(subject, "inconclusive is not fail, pass or no-verdict", "choose one")
+    rounds = document.get("rounds")
+    if rounds not in (None, "inferred", "exact"):
+        raise UsageError(subject, "rounds is not inferred or exact", "choose one")
     allow = document.get("allow", [])
     if not (isinstance(allow, list) and all(isinstance(kind, str) for kind in allow)):
         raise UsageError(subject, "allow is not a list of kinds", "see `nsysacct check`")
-    return Settings(tuple(_limits(subject, table)), confidence, inconclusive, tuple(allow))
+    return Settings(tuple(_limits(subject, table)), confidence, inconclusive, tuple(allow), rounds)
 
 
 def _limits(subject: str, table: Mapping[str, Any]) -> list[Limit]:

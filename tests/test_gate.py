@@ -250,6 +250,13 @@ def test_allowed_blind_spots_do_not_stop_a_verdict():
     assert found.exit_code == 0
 
 
+def test_inferred_rounds_are_proof_unless_exact_ones_are_asked_for():
+    base, head = base_account(), with_rounds(verdict="inferred")(base_account())
+    assert judge(sides("base", base), sides("head", head)).exit_code == 0
+    strict = judge(sides("base", base), sides("head", head), rounds="exact")
+    assert (strict.exit_code, strict.obstacles[0].kind) == (3, "rounds")
+
+
 def test_defaults_pass_equal_runs_and_catch_ten_percent():
     base = sides("base", base_account())
     assert judge(base, sides("head", repeated(3)(base_account()))).exit_code == 0
@@ -326,7 +333,7 @@ def test_limits(text, kind, amount, upper):
 def test_limits_file(tmp_path):
     path = tmp_path / "limits.toml"
     path.write_text(
-        'confidence = 0.9\ninconclusive = "fail"\nallow = ["lost-tail"]\n'
+        'confidence = 0.9\ninconclusive = "fail"\nallow = ["lost-tail"]\nrounds = "exact"\n'
         '[limits]\n"verify.ns_per_round" = "+5%"\n'
         '"verify.gemv.instances_per_round" = ["+0", "<=130"]\n'
     )
@@ -337,13 +344,13 @@ def test_limits_file(tmp_path):
         "verify.gemv.instances_per_round:<=130",
     ]
     assert (settings.confidence, settings.inconclusive) == (0.9, "fail")
-    assert settings.allow == ("lost-tail",)
+    assert (settings.allow, settings.rounds) == (("lost-tail",), "exact")
 
 
 @pytest.mark.parametrize(
     "text",
     ["x = 1", "[limits]\nfoo = '+5%'", "[limits]\n'verify.share' = 3", "limits = 3", "= =",
-     "confidence = 2.0", "inconclusive = 'maybe'", "allow = 'x'"],
+     "confidence = 2.0", "rounds = 3", "inconclusive = 'maybe'", "allow = 'x'"],
 )  # fmt: skip
 def test_bad_limits_files_are_usage_errors(tmp_path, text):
     path = tmp_path / "limits.toml"

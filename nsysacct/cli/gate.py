@@ -25,8 +25,8 @@ from nsysacct.errors import UsageError
 if TYPE_CHECKING:
     from nsysacct.account import Options
     from nsysacct.comparability import Side
-    from nsysacct.gate import Inconclusive, Verdict
-    from nsysacct.limits import Limit, Settings
+    from nsysacct.gate import Verdict
+    from nsysacct.limits import Limit
 
 FORMATS = ("text", "markdown", "junit", "sarif", "json")
 
@@ -119,6 +119,11 @@ def spread_files(args: Sequence[str], many: Sequence[str]) -> list[str]:
     multiple=True,
     help="Kind of fatal blind spot to judge in spite of; repeatable.",
 )
+@click.option(
+    "--rounds",
+    type=click.Choice(["inferred", "exact"]),
+    help="Weakest verdict on the number of rounds that is proof.  [default: inferred]",
+)
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
 @click.option(
     "--github",
@@ -162,7 +167,7 @@ def command(
         raise UsageError("gate", "needs --base or --against, one of them", "give the base")
     if output not in (None, "-"):
         refuse_existing(Path(str(output)), force)
-    limits, confidence, inconclusive, allow = _judging(**judging)
+    limits, settings = _judging(**judging)
     head = _sides("head", head_files, options)
     notes: list[str] = []
     base = (
@@ -170,9 +175,7 @@ def command(
         if base_files
         else _from(str(against), head, last, notes)
     )
-    verdict = judge(
-        base, head, limits, confidence=confidence, inconclusive=inconclusive, allow=allow
-    )
+    verdict = judge(base, head, limits, **settings)
     verdict = _with_notes(verdict, notes)
     write_output(output, WRITERS[form](verdict), force=force)
     if github:
@@ -187,18 +190,20 @@ def _judging(
     *,
     limit_texts: tuple[str, ...],
     limits_file: str | None,
-    confidence: float | None,
-    inconclusive: Inconclusive | None,
     allow: tuple[str, ...],
-) -> tuple[list[Limit] | None, float, Inconclusive, tuple[str, ...]]:
-    """Limits and settings: the command line goes before the file, the file before the defaults."""
+    **given: Any,
+) -> tuple[list[Limit] | None, dict[str, Any]]:
+    """Limits, and keywords of `judge`: the command line goes before the limits file."""
     from nsysacct.limits import Settings, load_limits, parse_limit
 
-    file: Settings = load_limits(Path(limits_file)) if limits_file else Settings()
+    file = load_limits(Path(limits_file)) if limits_file else Settings()
     limits = [*file.limits, *(parse_limit(text) for text in limit_texts)]
-    chosen: Any = inconclusive or file.inconclusive or "no-verdict"
-    level = confidence or file.confidence or 0.95
-    return limits or None, level, chosen, (*file.allow, *allow)
+    settings: dict[str, Any] = {"allow": (*file.allow, *allow)}
+    for name in ("confidence", "inconclusive", "rounds"):
+        value = given[name] or getattr(file, name)
+        if value is not None:
+            settings[name] = value
+    return limits or None, settings
 
 
 def _sides(role: str, files: Sequence[str], options: Options) -> list[Side]:
