@@ -7,15 +7,16 @@ the launch call to the end of the next synchronisation), else left open: never z
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
+from nsysacct import losses
 from nsysacct.evidence import Code
-from nsysacct.model import BlindSpot, Finding, GraphInfo, Window
+from nsysacct.model import BlindSpot, Finding, GraphInfo
 from nsysacct.structure import Structure
 from nsysacct.timeline import Kind, Timeline
 from nsysacct.trace import ApiKind, Trace
@@ -25,13 +26,6 @@ if TYPE_CHECKING:
 
 NODE = "--cuda-graph-trace=node"
 RECENT = "nsys 2024.2 or later writes whole-graph times"
-
-LOSS = re.compile(
-    r"events? m(?:ay|ight) (?:be missing|have been lost|not)|might have been collected|CUPTI dropped"
-    r"|allocate CUPTI buf|incomplete CUPTI events|will likely be truncated|size limit on recording",
-    re.IGNORECASE,
-)
-"""Collector texts that speak of lost events (DIAGNOSTIC_EVENT.text)."""
 
 
 @dataclass(slots=True)
@@ -49,18 +43,22 @@ def find(
     found: Structure,
     graphs: Sequence[GraphInfo],
     options: Options,
-    window: Window,
 ) -> Shown:
     """Look for everything that the trace hides in one timeline."""
     shown = Shown()
     _blind_graphs(trace, line, found, options, shown)
     _opaque_graphs(graphs, shown)
-    _lost(trace, line, shown)
+    if found.layout.reconciled:
+        shown.findings.append(
+            Finding(kind="graph-launches", severity="info", detail=found.layout.reconciled)
+        )
+    spots, findings = losses.find(trace, line)
+    shown.spots += spots
+    shown.findings += findings
     _nameless(trace, shown)
     _untraced(trace, shown)
     _rejected(trace, shown)
-    _cut_edges(line, found, shown)
-    del window
+    _cut_edges(found, shown)
     return shown
 
 
@@ -75,7 +73,9 @@ def _blind_graphs(
     if not len(blind):
         return
     code = found.layout.code[found.passes.pass_of[blind]]
-    counts = {Code(int(c)): int(n) for c, n in zip(*np.unique(code, return_counts=True), strict=True)}
+    counts = {
+        Code(int(c)): int(n) for c, n in zip(*np.unique(code, return_counts=True), strict=True)
+    }
     bounds = _host_bounds(trace, line, blind)
     proof = _below_wall(line, blind, bounds, code)
     for phase, launches in sorted(counts.items()):
@@ -93,7 +93,11 @@ def _blind_graphs(
             how = "no time known: give --step-ms to price it"
         if hidden is not None and basis is not None:
             shown.priced.setdefault(bucket, {})[basis] = hidden
-        severe = "warning" if hidden is not None or phase in (Code.PLAIN, Code.PREFILL, Code.DECODE) else "fatal"
+        severe = (
+            "warning"
+            if hidden is not None or phase in (Code.PLAIN, Code.PREFILL, Code.DECODE)
+            else "fatal"
+        )
         shown.spots.append(
             BlindSpot(
                 kind="graph-blind",
@@ -108,17 +112,15 @@ def _blind_graphs(
         )
     if proof:
         shown.findings.append(Finding(kind="kernel-time-below-wall", severity="info", detail=proof))
-    if found.layout.reconciled:
-        shown.findings.append(
-            Finding(kind="graph-launches", severity="info", detail=found.layout.reconciled)
-        )
 
 
 _STEPS = (Code.REPLAY, Code.PREFILL, Code.DECODE, Code.PLAIN, Code.TARGET)
 """Phases whose passes are one-row target steps, so that a step time prices them."""
 
 
-def _host_bounds(trace: Trace, line: Timeline, events: np.ndarray) -> np.ndarray | None:  # type: ignore[type-arg]
+def _host_bounds(
+    trace: Trace, line: Timeline, events: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64] | None:
     """Launch call to the end of the process's next synchronisation, ns per event; None without syncs."""
     api = trace.api
     syncs = np.flatnonzero((api.process == line.process) & (api.kind == ApiKind.SYNC))
@@ -131,7 +133,12 @@ def _host_bounds(trace: Trace, line: Timeline, events: np.ndarray) -> np.ndarray
     return np.asarray(np.maximum(until - line.launch[events], 0))
 
 
-def _below_wall(line: Timeline, blind: np.ndarray, bounds: np.ndarray | None, code: np.ndarray) -> str:  # type: ignore[type-arg]
+def _below_wall(
+    line: Timeline,
+    blind: npt.NDArray[np.int64],
+    bounds: npt.NDArray[np.int64] | None,
+    code: npt.NDArray[np.uint8],
+) -> str:
     """The self-evident proof: all kernel time is less than the wall of a part that waited on the GPU."""
     total = int(line.duration[line.is_gpu_time].sum())
     if bounds is None:
@@ -172,86 +179,7 @@ def _opaque_graphs(graphs: Sequence[GraphInfo], shown: Shown) -> None:
     )
 
 
-# --- losses ----------------------------------------------------------------------------------------
-
-EDGE = 0.002
-"""Launches without kernels up to this share are capture edges, not a loss."""
-
-
-def _lost(trace: Trace, line: Timeline, shown: Shown) -> None:
-    """Launches whose kernels are missing, and what the collector says of it."""
-    api = trace.api
-    launches = np.flatnonzero(
-        (api.process == line.process) & (api.kind == ApiKind.KERNEL_LAUNCH) & (api.return_value == 0)
-    )
-    launches = launches[~_while_capturing(trace, launches)]
-    said = [d for d in trace.diagnostics if LOSS.search(d.text)]
-    if not len(launches):
-        return
-    kernels = trace.kernels
-    joined = np.isin(api.correlation[launches], kernels.correlation[kernels.process == line.process])
-    missing = launches[~joined]
-    share = len(missing) / len(launches)
-    if share <= EDGE:
-        if said:
-            shown.findings.append(
-                Finding(
-                    kind="collector-warning",
-                    severity="info",
-                    detail=f"the collector says {said[0].text.strip()!r}, but every launch has its kernel "
-                    f"({len(launches) - len(missing)} of {len(launches)})",
-                )
-            )
-        return
-    seen = line.end[line.kind != Kind.BLIND]
-    last = int(seen.max()) if len(seen) else None
-    tail = bool(last is not None and (api.start[missing] > last).mean() > 0.5)
-    window = _bounded_window(trace, line, missing)
-    where = (
-        f"nearly all after {last / 1e9:.3f} s, the last trustworthy time"
-        if tail and last is not None
-        else "spread over the capture"
-    )
-    note = f"; the collector says {said[0].text.strip()!r}" if said else ""
-    shown.spots.append(
-        BlindSpot(
-            kind="lost-tail" if tail else "lost-events",
-            severity="fatal" if share > 0.01 else "warning",
-            hidden_ns=None,
-            hidden_max_ns=window,
-            basis=None,
-            count=len(missing),
-            detail=f"{len(missing)} of {len(launches)} kernel launches ({share:.1%}) have no kernel row, {where}{note}",
-            remedy="capture a shorter part (-c cudaProfilerApi or --duration), flush more often "
-            "(--cuda-flush-interval=100), or use an nsys that matches the driver",
-        )
-    )
-
-
-def _while_capturing(trace: Trace, launches: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
-    """Launches between BeginCapture and EndCapture of their thread: they build a graph, nothing runs."""
-    api = trace.api
-    begins = np.array(["StreamBeginCapture" in n for n in trace.api_names] or [False], bool)
-    ends = np.array(["StreamEndCapture" in n for n in trace.api_names] or [False], bool)
-    inside = np.zeros(len(launches), bool)
-    opened, closed = np.flatnonzero(begins[api.name]), np.flatnonzero(ends[api.name])
-    lane = api.process.astype(np.int64) * (1 << 32) + api.thread
-    for thread in np.unique(lane[opened]):
-        mine = np.flatnonzero(lane[launches] == thread)
-        at = api.start[launches[mine]]
-        started = np.searchsorted(np.sort(api.start[opened[lane[opened] == thread]]), at)
-        ended = np.searchsorted(np.sort(api.start[closed[lane[closed] == thread]]), at)
-        inside[mine] = started > ended
-    return inside
-
-
-def _bounded_window(trace: Trace, line: Timeline, missing: np.ndarray) -> int | None:  # type: ignore[type-arg]
-    """Host time from the first to the last launch without a kernel: no more than that is hidden."""
-    api = trace.api
-    if not len(missing):
-        return None
-    del line
-    return int(api.end[missing].max() - api.start[missing].min())
+# --- rows and processes ------------------------------------------------------------------------------
 
 
 def _nameless(trace: Trace, shown: Shown) -> None:
@@ -274,7 +202,11 @@ def _untraced(trace: Trace, shown: Shown) -> None:
     """Processes that launched kernels of which the trace has none."""
     api = trace.api
     for i, process in enumerate(trace.processes):
-        launches = int(((api.process == i) & (api.kind == ApiKind.KERNEL_LAUNCH) & (api.return_value == 0)).sum())
+        launches = int(
+            (
+                (api.process == i) & (api.kind == ApiKind.KERNEL_LAUNCH) & (api.return_value == 0)
+            ).sum()
+        )
         if launches and not (trace.kernels.process == i).any():
             shown.spots.append(
                 BlindSpot(
@@ -291,21 +223,21 @@ def _untraced(trace: Trace, shown: Shown) -> None:
 
 
 def _rejected(trace: Trace, shown: Shown) -> None:
-    for table, reason, count in trace.rejected:
+    for r in trace.rejected:
         shown.spots.append(
             BlindSpot(
                 kind="bad-rows",
                 severity="warning",
                 hidden_ns=None,
                 basis=None,
-                count=count,
-                detail=f"{count} rows of {table} left out: {reason}",
+                count=r.count,
+                detail=f"{r.count} rows of {r.table} left out: {r.reason}",
                 remedy="export again from the .nsys-rep; if they stay, capture again",
             )
         )
 
 
-def _cut_edges(line: Timeline, found: Structure, shown: Shown) -> None:
+def _cut_edges(found: Structure, shown: Shown) -> None:
     """Rounds that the start or the end of the capture cuts."""
     layout = found.layout
     if layout.rounds < 2:
@@ -324,7 +256,6 @@ def _cut_edges(line: Timeline, found: Structure, shown: Shown) -> None:
                 remedy="start the capture before the request",
             )
         )
-    del line
 
 
 def summary(spots: Sequence[BlindSpot]) -> Mapping[str, int]:

@@ -37,7 +37,9 @@ def check(account: Account) -> Checkup:
     """Judge the account that is at the top level."""
     reasons = [*_rounds(account), *_blind(account)]
     cautions = [
-        f"{s.kind}: {s.detail}" for s in account.blind_spots if s.severity == "warning" and s.hidden_ns is not None
+        f"{s.kind}: {s.detail}"
+        for s in account.blind_spots
+        if s.severity == "warning" and s.hidden_ns is not None
     ]
     cautions += [f"{f.kind}: {f.detail}" for f in account.findings if f.severity == "warning"]
     return Checkup(not reasons, tuple(reasons), tuple(cautions), recapture(account))
@@ -62,12 +64,13 @@ def _blind(account: ProcessAccount) -> list[str]:
     return [
         f"{s.kind}: {s.detail}"
         for s in account.blind_spots
-        if s.severity == "fatal" or (s.hidden_ns is None and s.severity == "warning" and s.bucket is not None)
+        if s.severity == "fatal"
+        or (s.hidden_ns is None and s.severity == "warning" and s.bucket is not None)
     ]
 
 
 def recapture(account: Account) -> str:
-    """nsys command line for a capture that shows what this one does not.
+    """Nsys command line for a capture that shows what this one does not.
 
     Whole-graph times (``graph``) are right for cost and disturb little; ``node`` is for names inside
     graphs, when nothing else tells the phases apart.
@@ -76,9 +79,15 @@ def recapture(account: Account) -> str:
     unclear = account.rounds.value is None or account.rounds.verdict == "inferred"
     graphs = bool(account.graphs)
     granularity = "node" if graphs and (unclear or "graph-blind" in kinds) else "graph"
-    parts = ["nsys profile -t cuda,nvtx -s none --cpuctxsw=none", f"--cuda-graph-trace={granularity}"]
+    parts = [
+        "nsys profile -t cuda,nvtx -s none --cpuctxsw=none",
+        f"--cuda-graph-trace={granularity}",
+    ]
     if kinds & {"lost-tail", "lost-events"}:
         parts.append("--cuda-flush-interval=100 -c cudaProfilerApi")
     if "process-not-traced" in kinds:
         parts.append("--trace-fork-before-exec=true")
-    return " ".join([*parts, "-o capture PROGRAM"]) + " && nsys export --type sqlite -o capture.sqlite capture.nsys-rep"
+    return (
+        " ".join([*parts, "-o capture PROGRAM"])
+        + " && nsys export --type sqlite -o capture.sqlite capture.nsys-rep"
+    )

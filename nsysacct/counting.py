@@ -99,7 +99,9 @@ def prove(
         solved = _explain(counted, rounds, layers)
         assert solved is not None
         rows, found = solved
-        reasons = [f"{len(rows)} verify-only kernels, each a whole number of times in {rounds} rounds"]
+        reasons = [
+            f"{len(rows)} verify-only kernels, each a whole number of times in {rounds} rounds"
+        ]
         if observed is not None and observed != rounds:
             reasons.append(f"but {observed} verify passes stand in the launch order")
         return Proof(rounds, rows, found, "given" if layers.get("all") else "solved", True, reasons)

@@ -134,7 +134,10 @@ def _apply_geometry(
 
 
 _FAMILIES = (
-    ("collective", ("nccl", "allreduce", "all_reduce", "cross_device_reduce", "allgather", "reducescatter")),
+    (
+        "collective",
+        ("nccl", "allreduce", "all_reduce", "cross_device_reduce", "allgather", "reducescatter"),
+    ),
     ("attention", ("attn", "attention", "flash", "fmha", "paged_kv", "mha")),
     ("gdn", ("gated_delta", "gdn", "delta_rule", "ssm_conv", "causal_conv1d")),
     ("moe", ("moe", "topk_softmax", "expert")),

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from nsysacct.errors import UsageError
+from nsysacct.extras import need
 from nsysacct.model import ProcessAccount, Record
 
 if TYPE_CHECKING:
     import pandas as pd
 
-
-def _pandas() -> Any:
-    try:
-        import pandas
-    except ImportError:
-        raise UsageError(
-            "DataFrames", "pandas is not installed", "pip install 'nsysacct[pandas]'"
-        ) from None
-    return pandas
+    from nsysacct.account import Options
+    from nsysacct.trace import Trace
 
 
 def frame(records: Sequence[Record], kind: type[Record]) -> pd.DataFrame:
@@ -33,7 +26,7 @@ def frame(records: Sequence[Record], kind: type[Record]) -> pd.DataFrame:
     kind : type
         Their class, which names the columns when there are none.
     """
-    pandas = _pandas()
+    pandas = need("pandas", "DataFrames")
     names = list(kind.__struct_fields__)
     rows = [msgspec.structs.asdict(r) for r in records]
     result: pd.DataFrame = pandas.DataFrame(rows, columns=names)
@@ -78,3 +71,67 @@ def graphs(account: ProcessAccount) -> pd.DataFrame:
     from nsysacct.model import GraphInfo
 
     return frame(account.graphs, GraphInfo).drop(columns="buckets")
+
+
+def signatures(account: ProcessAccount) -> pd.DataFrame:
+    """Signatures counted for the number of rounds: `model.SignatureCount`."""
+    from nsysacct.model import SignatureCount
+
+    table = frame(account.rounds.signatures, SignatureCount)
+    return table.astype(dict.fromkeys(["layers", "per_layer", "per_round", "rounds"], "Int64"))
+
+
+def steps(account: ProcessAccount) -> pd.DataFrame:
+    """Cost of each kind of model pass: `model.StepCost`."""
+    from nsysacct.model import StepCost
+
+    return frame(account.steps, StepCost)
+
+
+def events(trace: Trace, options: Options | None = None) -> pd.DataFrame:
+    """Every GPU event with its bucket, basis and round, all processes and GPUs, in launch order.
+
+    Parameters
+    ----------
+    trace : Trace
+        Of `nsysacct.read_trace`.
+    options : Options, optional
+        As for the account.
+
+    Returns
+    -------
+    DataFrame
+        ``pid gpu kind name stream start_ns end_ns launch_ns bucket basis round``; ``basis`` and
+        ``round`` are missing where there is none.
+    """
+    pandas = need("pandas", "DataFrames")
+    from nsysacct.account import events as placed
+    from nsysacct.attribution import BASES
+    from nsysacct.model import BUCKETS
+    from nsysacct.timeline import Kind
+
+    kinds = [kind.name.lower() for kind in Kind]
+    names = [*trace.kernel_names, None]  # NONE is the last one
+    parts = []
+    for part in placed(trace, options):
+        line = part.line
+        parts.append(
+            pandas.DataFrame(
+                {
+                    "pid": part.pid,
+                    "gpu": part.gpu,
+                    "kind": [kinds[i] for i in line.kind],
+                    "name": [names[i] for i in line.name],
+                    "stream": line.stream,
+                    "start_ns": line.start,
+                    "end_ns": line.end,
+                    "launch_ns": line.launch,
+                    "bucket": [BUCKETS[i] for i in part.bucket],
+                    "basis": [BASES[i] if i < len(BASES) else None for i in part.basis],
+                    "round": pandas.array(part.round_of, "Int32"),
+                }
+            )
+        )
+    columns: pd.DataFrame = pandas.concat(parts, ignore_index=True)
+    columns["round"] = columns["round"].mask(columns["round"] < 0)
+    return columns

@@ -61,7 +61,9 @@ class Plan:
                     closing = int(count)
                 elif seen_rounds:
                     raise UsageError(
-                        "--plan", f"{token!r} stands after rounds", "only closing=N may follow rounds"
+                        "--plan",
+                        f"{token!r} stands after rounds",
+                        "only closing=N may follow rounds",
                     )
                 else:
                     before.append((words[word], int(count)))
@@ -150,11 +152,13 @@ def read_rounds(
         round_of=round_of,
         verify=verify,
         replay_steps=np.zeros(count, np.int32),
-        draft_passes=np.bincount(round_of[drafts & (round_of != NONE)], minlength=count).astype(np.int32),
+        draft_passes=np.bincount(round_of[drafts & (round_of != NONE)], minlength=count).astype(
+            np.int32
+        ),
     )
     _name_steps(layout, width, semantics, k, plan, n_ok)
     layout.reconciled = _reconcile(layout, is_graph)
-    replayed = code == Code.REPLAY
+    replayed = (code == Code.REPLAY) & (after >= 0)
     round_of[replayed] = after[replayed]
     layout.replay_steps = np.bincount(round_of[replayed], minlength=count).astype(np.int32)
     return layout
@@ -253,7 +257,8 @@ def _name_tail(
                     kind="closing",
                     severity="warning",
                     detail=f"--closing {plan.closing} does not fit: {len(tail)} target steps follow the last "
-                    f"verify pass" + ("" if limit is None else f", of which at most {limit} can be replay"),
+                    f"verify pass"
+                    + ("" if limit is None else f", of which at most {limit} can be replay"),
                     remedy="check --closing, or leave it out",
                 )
             )

@@ -14,6 +14,9 @@ import msgspec
 BUCKETS = ("draft", "verify", "replay", "prefill", "decode", "plain", "other", "unattributed")
 """Buckets in report order (design section 2); ``residual`` stands beside them."""
 
+IN_ROUNDS = ("draft", "verify", "replay")
+"""Buckets whose events all belong to a round."""
+
 PROVENANCE = {
     "exclusive": "measured",
     "nvtx": "measured",
@@ -33,7 +36,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
     """Base of all account structures."""
 
 
-class TraceInfo(Record, kw_only=True):
+class TraceInfo(Record, frozen=True, kw_only=True):
     """Where the numbers come from. Sources: META_DATA_EXPORT/CAPTURE, TARGET_INFO_GPU."""
 
     name: str
@@ -49,7 +52,7 @@ class TraceInfo(Record, kw_only=True):
     duration_ns: int | None = None
 
 
-class Semantics(Record, kw_only=True):
+class Semantics(Record, frozen=True, kw_only=True):
     """Named round rules of an engine (see `semantics`)."""
 
     verify_width: str = "k+1"  # "k" or "k+1"
@@ -57,7 +60,7 @@ class Semantics(Record, kw_only=True):
     replay: str = "none"  # "none", "closing-steps", "checkpoint"
 
 
-class EngineInfo(Record, kw_only=True):
+class EngineInfo(Record, frozen=True, kw_only=True):
     """Which registry file was used, and why."""
 
     name: str
@@ -67,7 +70,7 @@ class EngineInfo(Record, kw_only=True):
     semantics: Semantics = Semantics()
 
 
-class SignatureCount(Record, kw_only=True):
+class SignatureCount(Record, frozen=True, kw_only=True):
     """One verify-only signature counted: instances = rounds x (per_layer x layers + per_round)."""
 
     pattern: str
@@ -82,7 +85,7 @@ class SignatureCount(Record, kw_only=True):
     detail: str = ""
 
 
-class Witness(Record, kw_only=True):
+class Witness(Record, frozen=True, kw_only=True):
     """An independent count of rounds, and whether it agrees."""
 
     name: str
@@ -91,7 +94,7 @@ class Witness(Record, kw_only=True):
     detail: str = ""
 
 
-class Rounds(Record, kw_only=True):
+class Rounds(Record, frozen=True, kw_only=True):
     """How many rounds ran and how that is known (design section 6)."""
 
     value: int | None
@@ -105,7 +108,7 @@ class Rounds(Record, kw_only=True):
     reasons: list[str] = []
 
 
-class GraphInfo(Record, kw_only=True):
+class GraphInfo(Record, frozen=True, kw_only=True):
     """Launches of one executable graph. Source: *_GraphLaunch API rows x GRAPH_TRACE x graphNodeId."""
 
     graph_exec_id: int | None
@@ -120,7 +123,7 @@ class GraphInfo(Record, kw_only=True):
     buckets: dict[str, int] = {}  # launches by bucket, when one graph serves several
 
 
-class BlindSpot(Record, kw_only=True):
+class BlindSpot(Record, frozen=True, kw_only=True):
     """GPU work that the trace does not show, or shows without a time (design section 7)."""
 
     kind: str
@@ -134,7 +137,7 @@ class BlindSpot(Record, kw_only=True):
     count: int | None = None
 
 
-class Finding(Record, kw_only=True):
+class Finding(Record, frozen=True, kw_only=True):
     """Something that does not fit and that a reader must know (never settled in silence)."""
 
     kind: str
@@ -143,7 +146,7 @@ class Finding(Record, kw_only=True):
     remedy: str = ""
 
 
-class Window(Record, kw_only=True):
+class Window(Record, frozen=True, kw_only=True):
     """The wall window of the rounds (of all GPU work when there are none).
 
     ``busy_ns + residual_ns == wall_ns`` when the wall is the trace's own. With a wall given by the
@@ -162,7 +165,7 @@ class Window(Record, kw_only=True):
     residual_high_ns: int | None = None
 
 
-class Bucket(Record, kw_only=True):
+class Bucket(Record, frozen=True, kw_only=True):
     """GPU time of one phase. ``gpu_ns`` = sum of kernel durations and timed graphs' intervals.
 
     ``by_basis`` splits ``gpu_ns`` by how it is known and may add computed amounts (``arithmetic``,
@@ -189,7 +192,7 @@ class Bucket(Record, kw_only=True):
         return self.gpu_ns + self.computed_ns
 
 
-class KernelRow(Record, kw_only=True):
+class KernelRow(Record, frozen=True, kw_only=True):
     """GPU time by bucket, family and signature: the grain at which a change shows.
 
     ``signature`` is the registry pattern, or the base name of kernels that no signature takes;
@@ -204,7 +207,7 @@ class KernelRow(Record, kw_only=True):
     by_basis: dict[str, int] = {}
 
 
-class RoundRow(Record, kw_only=True):
+class RoundRow(Record, frozen=True, kw_only=True):
     """One round: GPU ns by bucket, its wall, and what was launched.
 
     ``wall_ns`` runs from the round's first GPU event to the next round's (the last one's end);
@@ -230,7 +233,7 @@ class RoundRow(Record, kw_only=True):
     flags: list[str] = []
 
 
-class StepCost(Record, kw_only=True):
+class StepCost(Record, frozen=True, kw_only=True):
     """Cost of one kind of model pass: ``wall_ns`` = mean start-to-start inside runs of them."""
 
     role: str  # "plain", "decode", "prefill", "replay", "draft", "verify"
@@ -242,7 +245,7 @@ class StepCost(Record, kw_only=True):
     basis: str = "positional"
 
 
-class Acceptance(Record, kw_only=True):
+class Acceptance(Record, frozen=True, kw_only=True):
     """What is known about accepted drafts. ``n_ok[i]`` = rounds that accepted i drafts."""
 
     source: str  # "given", "log", "inferred"
@@ -255,7 +258,7 @@ class Acceptance(Record, kw_only=True):
     tokens: int | None = None
 
 
-class ProcessAccount(Record, kw_only=True):
+class ProcessAccount(Record, frozen=True, kw_only=True):
     """The account of one process on one GPU."""
 
     pid: int | None
@@ -278,14 +281,14 @@ class ProcessAccount(Record, kw_only=True):
         return next(b for b in self.buckets if b.bucket == name)
 
 
-class Schema(Record, kw_only=True):
+class Schema(Record, frozen=True, kw_only=True):
     """Kind and version of a JSON document."""
 
     kind: str = "nsysacct/account"
     version: int = 1
 
 
-class Account(ProcessAccount, kw_only=True):
+class Account(ProcessAccount, frozen=True, kw_only=True):
     """The whole answer: the chosen (pid, gpu) at the top level, all of them in `processes`.
 
     ``labels`` are the user's (``--label model=...``); ``options`` records what the user told the

@@ -78,7 +78,9 @@ class Projection:
     mapped: dict[str, str]
 
 
-def project(timeline: Timeline, trace: Trace, rules: Sequence[Rule], *, defaults: bool) -> Projection:
+def project(
+    timeline: Timeline, trace: Trace, rules: Sequence[Rule], *, defaults: bool
+) -> Projection:
     """Look up the innermost mapped range around each launching call.
 
     Push/pop ranges are matched on the launching thread; where no mapped range lies on that thread,
@@ -105,7 +107,10 @@ def project(timeline: Timeline, trace: Trace, rules: Sequence[Rule], *, defaults
         found = _innermost(start[own], end[own], timeline.launch[events])
         range_of[events] = np.where(found == NONE, NONE, own[found])
     code = np.append(codes, np.uint8(Code.UNKNOWN))[range_of]
-    names = {trace.nvtx_names[i]: Code(int(of_name[i])).name.lower() for i in np.unique(ranges.text[mine])}
+    names = {
+        trace.nvtx_names[i]: Code(int(of_name[i])).name.lower()
+        for i in np.unique(ranges.text[mine])
+    }
     verify = codes == Code.VERIFY
     range_of = np.append(mine, NONE)[range_of]
     return Projection(code, range_of, _outermost(start[verify], end[verify]), names)

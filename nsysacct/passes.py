@@ -202,7 +202,9 @@ def _widths(ids: I32, width: I32, count: int) -> I32:
     if not len(shown):
         return result
     pairs, votes = np.unique(
-        np.stack([ids[shown].astype(np.int64), width[shown].astype(np.int64)]), axis=1, return_counts=True
+        np.stack([ids[shown].astype(np.int64), width[shown].astype(np.int64)]),
+        axis=1,
+        return_counts=True,
     )
     order = np.lexsort((pairs[1], votes, pairs[0]))
     result[pairs[0][order]] = pairs[1][order]  # the last one written has most votes

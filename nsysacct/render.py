@@ -112,16 +112,27 @@ def _verdict(rounds: Rounds, style: Style) -> str:
         title = style("no split: draft and verify cannot be told apart in this trace", "bad")
         return "\n".join([title, *(f"  {r}" for r in rounds.reasons)])
     if not rounds.value:
-        return "\n".join([style("0 rounds: no speculation in this trace", "warn"), *(f"  {r}" for r in rounds.reasons)])
+        return "\n".join(
+            [
+                style("0 rounds: no speculation in this trace", "warn"),
+                *(f"  {r}" for r in rounds.reasons),
+            ]
+        )
     how, colour = words.get(rounds.verdict, (rounds.verdict, "warn"))
-    facts = [f"k = {rounds.k}" if rounds.k else "", f"{rounds.width} rows verified" if rounds.width else ""]
+    facts = [
+        f"k = {rounds.k}" if rounds.k else "",
+        f"{rounds.width} rows verified" if rounds.width else "",
+    ]
     layers = ", ".join(
         f"{n} layers" if kind == "all" else f"{n} {kind}" for kind, n in rounds.layers.items()
     )
     facts.append(f"{layers} ({rounds.layers_how})" if layers and rounds.layers_how else layers)
     line = f"{rounds.value} rounds, {how}"
     return "\n".join(
-        [style(line, colour) + "; " + ", ".join(f for f in facts if f), *(f"  {r}" for r in rounds.reasons)]
+        [
+            style(line, colour) + "; " + ", ".join(f for f in facts if f),
+            *(f"  {r}" for r in rounds.reasons),
+        ]
     )
 
 
@@ -137,26 +148,45 @@ def _how(bucket: Bucket) -> str:
 def _split_table(account: ProcessAccount, style: Style) -> str:
     wall = account.window.wall_ns
     rounds = account.rounds.value or 0
+    if not rounds:
+        return _totals_table(account, style)
     rows = [("", "GPU ms", "ms/round", "of wall", "how it is known")]
-    inside = [b for b in account.buckets if b.bucket in IN_ROUNDS] if rounds else []
-    outside = [b for b in account.buckets if b not in inside and (b.gpu_ns or b.computed_ns or b.mem_ns)]
+    inside = [b for b in account.buckets if b.bucket in IN_ROUNDS]
+    outside = [
+        b for b in account.buckets if b not in inside and (b.gpu_ns or b.computed_ns or b.mem_ns)
+    ]
     for b in inside:
         per = ms(b.ns_per_round) if b.ns_per_round is not None else ""
         rows.append((b.bucket, ms(b.total_ns), per, percent(b.total_ns, wall), _how(b)))
-    if rounds:
-        rows.append(_residual_row(account, rounds))
-        rows.append(("wall", ms(wall), ms(wall / rounds), "", _wall_how(account)))
-    for b in outside:
-        rows.append((b.bucket, ms(b.total_ns), "", "", _how(b) or _memory_only(b)))
+    rows.append(_residual_row(account, rounds))
+    rows.append(("wall", ms(wall), ms(wall / rounds), "", _wall_how(account)))
+    rows += [(b.bucket, ms(b.total_ns), "", "", _how(b) or _memory_only(b)) for b in outside]
     widths = [max(len(r[i]) for r in rows) for i in range(4)]
     lines = []
     for i, r in enumerate(rows):
         cells = [r[0].ljust(widths[0]), *(r[j].rjust(widths[j]) for j in (1, 2, 3)), r[4]]
         line = "  ".join(cells).rstrip()
         lines.append(style(line, "bold") if i == 0 else line)
-        if rounds and r[0] == "wall" and outside:
+        if r[0] == "wall" and outside:
             lines.append(style("outside the rounds, or not placed:", "dim"))
     return "\n".join(lines)
+
+
+def _totals_table(account: ProcessAccount, style: Style) -> str:
+    """GPU time by bucket where there are no rounds to measure by."""
+    shown = [b for b in account.buckets if b.gpu_ns or b.computed_ns or b.mem_ns]
+    total = sum(b.total_ns for b in shown)
+    rows = [("", "GPU ms", "share", "how it is known")]
+    rows += [
+        (b.bucket, ms(b.total_ns), percent(b.total_ns, total), _how(b) or _memory_only(b))
+        for b in shown
+    ]
+    widths = [max(len(r[i]) for r in rows) for i in range(3)]
+    lines = [
+        f"{r[0]:<{widths[0]}}  {r[1]:>{widths[1]}}  {r[2]:>{widths[2]}}  {r[3]}".rstrip()
+        for r in rows
+    ]
+    return "\n".join([style(lines[0], "bold"), *lines[1:]])
 
 
 def _memory_only(b: Bucket) -> str:
@@ -170,7 +200,13 @@ def _residual_row(account: ProcessAccount, rounds: int) -> tuple[str, str, str, 
         amount = f"{low / 1e6:.1f}..{high / 1e6:.1f}"
         per = f"{low / rounds / 1e6:.2f}..{high / rounds / 1e6:.2f}"
         share = f"{100 * low / w.wall_ns:.1f}..{100 * high / w.wall_ns:.1f} %" if w.wall_ns else ""
-        return ("residual", amount, per, share, "wall minus all that is seen or priced; host work, gaps")
+        return (
+            "residual",
+            amount,
+            per,
+            share,
+            "wall minus all that is seen or priced; host work, gaps",
+        )
     return (
         "residual",
         ms(w.residual_ns),
@@ -192,13 +228,19 @@ def _families(account: ProcessAccount) -> str:
     for name in IN_ROUNDS:
         rows = [k for k in account.kernels if k.bucket == name]
         total = sum(k.gpu_ns for k in rows)
+        if not account.rounds.value:
+            continue
         families = _by_family(rows)
         if not total or len(families) < 2:
             continue
         shares = [f"{f} {100 * ns / total:.1f} %" for f, ns in families[:6]]
         wall = account.window.wall_ns
         first = [f"{f} {100 * ns / wall:.2f} %" for f, ns in families[:3]] if wall else []
-        lines.append(f"{name} is " + ", ".join(shares) + (f"  (of the wall: {', '.join(first)})" if name == "verify" else ""))
+        lines.append(
+            f"{name} is "
+            + ", ".join(shares)
+            + (f"  (of the wall: {', '.join(first)})" if name == "verify" else "")
+        )
     return "\n".join(lines)
 
 
@@ -215,10 +257,13 @@ def _counting(rounds: Rounds, style: Style, detail: bool) -> str:
         return ""
     lines = [style("counted: instances = rounds x (a layer x layers + a round)", "bold")]
     shown = rounds.signatures if detail else _grouped(rounds.signatures)
-    for s in shown:
-        lines.append("  " + _signature(s))
+    lines += ["  " + _signature(s) for s in shown]
     for w in rounds.witnesses:
-        mark = "agrees" if w.agrees else style(f"differs by {abs((w.rounds or 0) - (rounds.value or 0))}", "bad")
+        mark = (
+            "agrees"
+            if w.agrees
+            else style(f"differs by {abs((w.rounds or 0) - (rounds.value or 0))}", "bad")
+        )
         lines.append(f"  {w.rounds} by {w.name}{' (' + w.detail + ')' if w.detail else ''}: {mark}")
     return "\n".join(lines)
 
@@ -228,7 +273,9 @@ def _grouped(signatures: Sequence[SignatureCount]) -> list[SignatureCount]:
     result: list[SignatureCount] = []
     seen: dict[tuple[object, ...], list[SignatureCount]] = {}
     for s in signatures:
-        seen.setdefault((s.instances, s.kind, s.per_layer, s.per_round, s.rounds, s.verdict, s.detail), []).append(s)
+        seen.setdefault(
+            (s.instances, s.kind, s.per_layer, s.per_round, s.rounds, s.verdict, s.detail), []
+        ).append(s)
     for group in seen.values():
         first = group[0]
         name = first.pattern if len(group) == 1 else f"{len(group)} kernels like {first.pattern}"
@@ -254,7 +301,9 @@ def _signature(s: SignatureCount) -> str:
     parts = []
     if s.per_layer and s.layers:
         kind = "layers" if s.kind == "all" else f"{s.kind} layers"
-        parts.append(f"{s.per_layer} x {s.layers} {kind}" if s.per_layer > 1 else f"{s.layers} {kind}")
+        parts.append(
+            f"{s.per_layer} x {s.layers} {kind}" if s.per_layer > 1 else f"{s.layers} {kind}"
+        )
     if s.per_round:
         parts.append(f"{s.per_round} a round")
     return f"{s.instances} of {s.pattern} = {s.rounds} x ({' + '.join(parts)})"
@@ -264,13 +313,17 @@ def _graphs(graphs: Sequence[GraphInfo], account: ProcessAccount, detail: bool) 
     if not graphs:
         return ""
     launches = sum(g.launches for g in graphs)
-    states = {s: sum(g.launches for g in graphs if g.state == s) for s in ("expanded", "timed", "blind")}
+    states = {
+        s: sum(g.launches for g in graphs if g.state == s) for s in ("expanded", "timed", "blind")
+    }
     head = ", ".join(f"{n} {s}" for s, n in states.items() if n)
     lines = [f"CUDA graphs: {launches} launches of {len(graphs)} executable graphs ({head})"]
     shown = graphs if detail else graphs[:6]
     for g in shown:
         name = "unknown graph" if g.graph_exec_id is None else f"graph {g.graph_exec_id}"
-        places = ", ".join(f"{n} {b}" for b, n in sorted(g.buckets.items(), key=lambda item: -item[1]))
+        places = ", ".join(
+            f"{n} {b}" for b, n in sorted(g.buckets.items(), key=lambda item: -item[1])
+        )
         time = f"{ms(g.gpu_ns)} ms" if g.gpu_ns is not None else "no time"
         if g.busy_ns is not None and g.gpu_ns is not None and g.busy_ns < 0.99 * g.gpu_ns:
             time += f" summed, {ms(g.busy_ns)} ms as union"
@@ -284,7 +337,13 @@ def _graphs(graphs: Sequence[GraphInfo], account: ProcessAccount, detail: bool) 
 
 
 def _wrap(body: str, width: int, first: str, rest: str) -> str:
-    return textwrap.fill(body, width=max(width, 40), initial_indent=first, subsequent_indent=rest, break_long_words=False)
+    return textwrap.fill(
+        body,
+        width=max(width, 40),
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+    )
 
 
 def _blind(spots: Sequence[BlindSpot], width: int, style: Style) -> str:
@@ -299,8 +358,11 @@ def _blind(spots: Sequence[BlindSpot], width: int, style: Style) -> str:
         elif spot.hidden_ns is None:
             most = f", at most {ms(spot.hidden_max_ns)} ms" if spot.hidden_max_ns else ""
             price = f" [hidden time open{most}]"
-        lines.append(_wrap(f"{spot.severity} {spot.kind}: {spot.detail}{price}", width, "  ", "    ").replace(
-            spot.severity, style(spot.severity, colours[spot.severity]), 1))
+        lines.append(
+            _wrap(
+                f"{spot.severity} {spot.kind}: {spot.detail}{price}", width, "  ", "    "
+            ).replace(spot.severity, style(spot.severity, colours[spot.severity]), 1)
+        )
         if spot.remedy:
             lines.append(_wrap(f"-> {spot.remedy}", width, "    ", "       "))
     return "\n".join(lines)
@@ -310,7 +372,8 @@ def _findings(account: ProcessAccount, width: int) -> str:
     rows = [f for f in account.findings if f.kind != "roles"]
     notes = [f for f in account.findings if f.kind == "roles"]
     lines = [
-        _wrap(f"{f.kind}: {f.detail}{'; ' + f.remedy if f.remedy else ''}", width, "  ", "    ") for f in [*rows, *notes]
+        _wrap(f"{f.kind}: {f.detail}{'; ' + f.remedy if f.remedy else ''}", width, "  ", "    ")
+        for f in [*rows, *notes]
     ]
     return "\n".join(["findings", *lines]) if lines else ""
 
@@ -323,7 +386,9 @@ def _others(account: Account, style: Style) -> str:
         b = {x.bucket: x.gpu_ns for x in p.buckets}
         split = ", ".join(f"{name} {ms(b[name])}" for name in IN_ROUNDS if b[name])
         rounds = "?" if p.rounds.value is None else str(p.rounds.value)
-        lines.append(f"  pid {p.pid} GPU {p.gpu}: {rounds} rounds, {ms(p.total_gpu_ns)} GPU ms{': ' + split if split else ''}")
+        lines.append(
+            f"  pid {p.pid} GPU {p.gpu}: {rounds} rounds, {ms(p.total_gpu_ns)} GPU ms{': ' + split if split else ''}"
+        )
     return "\n".join(lines)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -274,7 +275,9 @@ def _by_neighbours(graph: int, runs: _Runs, has_verify: bool, has_draft: bool) -
     """Role of a graph from the named passes that its runs stand between."""
     at = np.flatnonzero(runs.symbol == graph)
     before = np.where(at > 0, runs.symbol[np.maximum(at - 1, 0)], NONE)
-    after = np.where(at + 1 < len(runs.symbol), runs.symbol[np.minimum(at + 1, len(runs.symbol) - 1)], NONE)
+    after = np.where(
+        at + 1 < len(runs.symbol), runs.symbol[np.minimum(at + 1, len(runs.symbol) - 1)], NONE
+    )
     follows_draft = float((before == _SYMBOL[Code.DRAFT]).mean())
     leads_verify = float((after == _SYMBOL[Code.VERIFY]).mean())
     name = "blind graph launches" if graph == _BLIND else "its launches"
@@ -335,7 +338,10 @@ def _by_repetition(
     k = sum(drafts.values())
     found = {
         verify: GraphRole(
-            Code.VERIFY, "pattern", steady, f"one launch after each {k} of cheaper graphs, {steady:.0%} alike"
+            Code.VERIFY,
+            "pattern",
+            steady,
+            f"one launch after each {k} of cheaper graphs, {steady:.0%} alike",
         )
     }
     for graph, n in drafts.items():
@@ -345,7 +351,8 @@ def _by_repetition(
     _join_same_place(graphs, runs, cost, found)
     for graph in graphs:
         found.setdefault(
-            graph, GraphRole(Code.TARGET, "pattern", steady, "stands outside the draft-verify pattern")
+            graph,
+            GraphRole(Code.TARGET, "pattern", steady, "stands outside the draft-verify pattern"),
         )
     return found
 
@@ -366,7 +373,7 @@ def _between(verify: int, runs: _Runs) -> tuple[dict[int, int], int, float]:
     if len(at) < MIN_LAUNCHES or (runs.symbol == verify).sum() > len(at) / AGREE:
         return {}, 0, 0.0
     contents: list[dict[int, int]] = []
-    for a, b in zip(at[:-1], at[1:], strict=True):
+    for a, b in pairwise(at.tolist()):
         held: dict[int, int] = {}
         for r in range(a + 1, b):
             held[int(runs.symbol[r])] = held.get(int(runs.symbol[r]), 0) + int(runs.length[r])
@@ -387,7 +394,10 @@ def _host_waits_between(verify: int, drafts: Mapping[int, int], passes: Passes) 
     """Whether the host usually waits somewhere in a round: it must read tokens to go on drafting."""
     mine = np.flatnonzero(np.isin(passes.graph, [verify, *drafts]))
     at = np.flatnonzero(passes.graph[mine] == verify)
-    around = [passes.epoch[mine[min(i + 1, len(mine) - 1)]] != passes.epoch[mine[max(i - 1, 0)]] for i in at]
+    around = [
+        passes.epoch[mine[min(i + 1, len(mine) - 1)]] != passes.epoch[mine[max(i - 1, 0)]]
+        for i in at.tolist()
+    ]
     return bool(np.mean(around) >= AGREE) if around else False
 
 

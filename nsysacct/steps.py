@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nsysacct.evidence import Code, NameEvidence
-from nsysacct.timeline import Kind, Timeline
+from nsysacct.timeline import Timeline
 from nsysacct.trace import NONE
 
 I64 = npt.NDArray[np.int64]
@@ -65,7 +65,9 @@ def cut_steps(timeline: Timeline, names: NameEvidence) -> Steps:
     # drafting starts at its first kernel, or with the launch after the last of sampling
     draft_start = _marked(names, "draft-start") | np.concatenate([[False], sampled[:-1]])
     drafting = draft_step | (names.code == Code.DRAFT)
-    starts = [0, *_boundaries(timeline, names, accept, draft_start, sampled, drafting)] if count else []
+    starts = (
+        [0, *_boundaries(timeline, names, accept, draft_start, sampled, drafting)] if count else []
+    )
     step_first = np.array(starts, np.int64)
     step_last = np.append(step_first[1:], count) - 1
     has_model_draft = bool(drafting.any())
@@ -78,11 +80,11 @@ def cut_steps(timeline: Timeline, names: NameEvidence) -> Steps:
         tail = _bookkeeping(timeline, turn, last)
         if tail <= last and i + 1 < len(step_first):
             step_first[i + 1] = tail  # it prepares the step that follows
-    starts = np.unique(np.concatenate([step_first, np.array(turns, np.int64)]))
-    segment_of = (np.searchsorted(starts, np.arange(count), side="right") - 1).astype(np.int32)
-    code = np.full(len(starts), Code.TARGET, np.uint8)
+    first_of = np.unique(np.concatenate([step_first, np.array(turns, np.int64)]))
+    segment_of = (np.searchsorted(first_of, np.arange(count), side="right") - 1).astype(np.int32)
+    code = np.full(len(first_of), Code.TARGET, np.uint8)
     code[segment_of[accept]] = Code.VERIFY
-    code[np.isin(starts, turns)] = Code.DRAFT
+    code[np.isin(first_of, turns)] = Code.DRAFT
     return Steps(segment_of=segment_of, code=code)
 
 
@@ -103,7 +105,11 @@ def _bookkeeping(timeline: Timeline, turn: int, last: int) -> int:
     end = int(graphs[-1])
     own = timeline.duration[inside[timeline.unit[inside] == timeline.unit[end]]].sum()
     rest = inside[inside > end]
-    return end + 1 if timeline.duration[rest[timeline.is_gpu_time[rest]]].sum() < TAIL * own else last + 1
+    return (
+        end + 1
+        if timeline.duration[rest[timeline.is_gpu_time[rest]]].sum() < TAIL * own
+        else last + 1
+    )
 
 
 def _boundaries(
@@ -129,7 +135,10 @@ def _boundaries(
     previous = 0
     groups = _marker_groups(accept, draft_start, names)
     limits = [(0, groups[0][0])] if groups else [(0, count)]
-    limits += [(last, groups[i + 1][0] if i + 1 < len(groups) else count) for i, (_, last) in enumerate(groups)]
+    limits += [
+        (last, groups[i + 1][0] if i + 1 < len(groups) else count)
+        for i, (_, last) in enumerate(groups)
+    ]
     for i, (after, before) in enumerate(limits):
         inside = drafting_at[(drafting_at > after) & (drafting_at < before)]
         low = int(inside[-1]) if len(inside) else after
@@ -150,7 +159,10 @@ def _boundaries(
 
 
 def _marker_groups(accept: Bool, draft_start: Bool, names: NameEvidence) -> list[tuple[int, int]]:
-    """First and last marker of each step: a marker seen again, or an acceptance after a draft start, is the next step's."""
+    """First and last marker of each step.
+
+    A marker seen again, or an acceptance after a draft start, is the next step's.
+    """
     groups: list[tuple[int, int]] = []
     seen: set[int] = set()
     started = False

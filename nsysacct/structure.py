@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nsysacct import grammar, passes, roles, steps
+from nsysacct import grammar, passes, roles, sketch, steps
 from nsysacct.evidence import Code, NameEvidence
 from nsysacct.grammar import Layout, Plan
 from nsysacct.model import Semantics
@@ -94,6 +94,10 @@ def read(
         found, code = _by_ranges(timeline, names, marks)
         basis = np.full(len(found), "positional", object)
         how = "nvtx"
+    if marks is not None:
+        _name_steps_by_ranges(found, code, marks)
+    if not known_engine and not (code == Code.VERIFY).any():
+        notes = [*notes, *sketch.describe(found, code)]
     if known_engine and not (code == Code.VERIFY).any():
         rest = np.isin(code, [Code.UNKNOWN, Code.MODEL])
         code[rest & (found.kernels + found.is_graph > 0)] = Code.TARGET
@@ -114,6 +118,18 @@ def read(
         n_ok=n_ok,
     )
     return Structure(found, layout, graphs, k, width, how, notes)
+
+
+def _name_steps_by_ranges(found: Passes, code: npt.NDArray[np.uint8], marks: Projection) -> None:
+    """Target passes that the run itself marked are named by it, not by where they stand."""
+    named = np.isin(marks.code, _NAMED) & (found.pass_of != NONE)
+    said = np.full(len(found), Code.UNKNOWN, np.uint8)
+    said[found.pass_of[named]] = marks.code[named]
+    steps = (code == Code.TARGET) & (said != Code.UNKNOWN)
+    code[steps] = said[steps]
+
+
+_NAMED = (Code.REPLAY, Code.PREFILL, Code.DECODE, Code.PLAIN, Code.OTHER)
 
 
 def _by_ranges(
@@ -151,3 +167,8 @@ def round_starts(structure: Structure) -> npt.NDArray[np.int64]:
     mine = layout.round_of != NONE
     np.minimum.at(starts, layout.round_of[mine], found.launch[mine])
     return starts
+
+
+def or_none(value: int) -> int | None:
+    """`value`, or None where it is NONE (unknown)."""
+    return None if value == NONE else value

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -85,12 +86,19 @@ class Timeline:
     @property
     def is_gpu_time(self) -> Bool:
         """Events that count in gpu_ns: kernels and timed graphs."""
-        return (self.kind == Kind.KERNEL) | (self.kind == Kind.GRAPH)
+        flags: Bool = (self.kind == Kind.KERNEL) | (self.kind == Kind.GRAPH)
+        return flags
 
     @property
     def is_memory(self) -> Bool:
         """Events that count in mem_ns: copies and sets."""
-        return (self.kind == Kind.MEMCPY) | (self.kind == Kind.MEMSET)
+        flags: Bool = (self.kind == Kind.MEMCPY) | (self.kind == Kind.MEMSET)
+        return flags
+
+    @property
+    def has_opaque_graphs(self) -> bool:
+        """Whether some graph launches show no kernels: timed as a whole, or not at all."""
+        return bool(((self.kind == Kind.GRAPH) | (self.kind == Kind.BLIND)).any())
 
     @property
     def duration(self) -> I64:
@@ -153,7 +161,7 @@ def build(trace: Trace, process: int, gpu: int, *, with_blind: bool = True) -> T
     b = _blind_calls(trace, process) if with_blind else np.empty(0, np.int64)
     api = trace.api
 
-    def column(*parts: npt.NDArray[np.generic], dtype: type = np.int64) -> npt.NDArray[np.generic]:
+    def column(*parts: npt.NDArray[Any], dtype: type = np.int64) -> npt.NDArray[Any]:
         return np.concatenate([p.astype(dtype, copy=False) for p in parts])
 
     none = [np.full(len(x), NONE, np.int64) for x in (k, m, g, b)]
@@ -178,7 +186,11 @@ def build(trace: Trace, process: int, gpu: int, *, with_blind: bool = True) -> T
     calls, call_start, call_thread = _api_times(trace, process)
     at = np.searchsorted(calls, correlation)
     at = np.minimum(at, max(len(calls) - 1, 0))
-    known = (calls[at] == correlation) & (correlation != NONE) if len(calls) else np.zeros(len(start), bool)
+    known = (
+        (calls[at] == correlation) & (correlation != NONE)
+        if len(calls)
+        else np.zeros(len(start), bool)
+    )
     launch = np.where(known, call_start[at] if len(calls) else 0, start)
     thread = np.where(known, call_thread[at] if len(calls) else NONE, NONE).astype(np.int32)
     epoch = np.searchsorted(_sync_times(trace, process), launch).astype(np.int32)
@@ -221,9 +233,7 @@ def _blind_calls(trace: Trace, process: int) -> I64:
     )
     if not len(calls):
         return calls
-    shown: list[I64] = []
-    for table in (trace.kernels, trace.memops):
-        shown.append(table.correlation[table.process == process])
+    shown = [t.correlation[t.process == process] for t in (trace.kernels, trace.memops)]
     runs = trace.graph_runs
     shown.append(runs.correlation[(runs.process == process) & runs.timed])
     return calls[~np.isin(api.correlation[calls], np.concatenate(shown))]

@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from nsysacct import counting
 from nsysacct.attribution import Attribution
 from nsysacct.errors import TraceError
 from nsysacct.evidence import Code, NameEvidence
-from nsysacct.model import BUCKETS, Rounds, Semantics, SignatureCount, Witness
+from nsysacct.model import BlindSpot, Rounds, Semantics, SignatureCount, Witness
 from nsysacct.names import parse
 from nsysacct.nvtx import Projection
 from nsysacct.signatures import Pattern
@@ -26,6 +28,7 @@ from nsysacct.trace import NONE, Trace
 
 if TYPE_CHECKING:
     from nsysacct.account import Options
+    from nsysacct.registry import Signature
 
 
 def judge(
@@ -53,6 +56,8 @@ def judge(
     value = observed or proof.rounds
     agree = all(w.agrees for w in witnesses)
     markers = _marker_counts(line, names, observed)
+    if found.how == "names" and not counted:
+        markers += _pass_counts(line, trace, names, found)
     signatures = [*markers, *signatures]
     proven = (bool(counted) and proof.whole and proof.rounds == observed) or (
         bool(markers) and all(m.verdict == "exact" for m in markers)
@@ -90,8 +95,21 @@ def _no_rounds(found: Structure, options: Options) -> Rounds:
         reasons=[
             "no verify pass: speculation was off, or silently not used"
             if sure
-            else "nothing in the names, graphs or ranges tells draft from verify"
+            else "nothing in the names, graphs or ranges tells draft from verify",
+            *(found.notes if not sure else []),
         ],
+    )
+
+
+def without_losses(rounds: Rounds, spots: Sequence[BlindSpot]) -> Rounds:
+    """Where events were lost, finding no verify pass does not mean that there was none."""
+    lost = [s for s in spots if s.severity == "fatal" and s.kind.startswith("lost")]
+    if rounds.value != 0 or not lost:
+        return rounds
+    return msgspec.structs.replace(
+        rounds,
+        value=None,
+        reasons=["no verify pass is in the trace, but events were lost: " + lost[0].detail],
     )
 
 
@@ -114,7 +132,9 @@ def refuse_wrong_layers(rounds: Rounds, trace_name: str, options: Options) -> No
     fits = next((r for r in rounds.reasons if r.endswith(counting.WOULD_FIT)), None)
     if not options.layers or fits is None:
         return
-    given = ",".join(f"{kind}={n}" if kind != "all" else str(n) for kind, n in options.layers.items())
+    given = ",".join(
+        f"{kind}={n}" if kind != "all" else str(n) for kind, n in options.layers.items()
+    )
     raise TraceError(
         f"--layers {given}",
         f"does not fit the counts of the verify-only kernels in {trace_name}: {fits}",
@@ -133,12 +153,17 @@ def _verify_only(
     layout, passes = found.layout, found.passes
     verify = layout.code == Code.VERIFY
     hidden = int((verify & passes.is_graph & (passes.kernels == 0)).sum())
-    kernel = np.flatnonzero((names.code == Code.VERIFY) & (line.name != NONE) & ~_marker_mask(names))
+    kernel = np.flatnonzero(
+        (names.code == Code.VERIFY) & (line.name != NONE) & ~_marker_mask(names)
+    )
     if not len(kernel):
         return [], ""
     if hidden:
         seen = int(verify.sum()) - hidden
-        return [], f"{hidden} of {hidden + seen} verify passes are whole graphs: kernel rows are not scaled to rounds"
+        return (
+            [],
+            f"{hidden} of {hidden + seen} verify passes are whole graphs: kernel rows are not scaled to rounds",
+        )
     duration = line.duration
     result = []
     for name in np.unique(line.name[kernel]):
@@ -158,36 +183,80 @@ def _verify_only(
     return result, ""
 
 
-def _marker_mask(names: NameEvidence) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    flags = np.array([bool(s.marker) for s in names.signatures] + [False], bool)
+def _per_round_only(signature: Signature) -> bool:
+    """Whether a signature is counted by the round: acceptance markers, and what declares per_layer = 0."""
+    return signature.marker == "accept" or (
+        signature.bucket == "verify" and signature.per_layer == 0
+    )
+
+
+def _marker_mask(names: NameEvidence) -> npt.NDArray[np.bool_]:
+    flags = np.array([_per_round_only(s) for s in names.signatures] + [False], bool)
     return flags[names.signature]
 
 
-def _marker_counts(line: Timeline, names: NameEvidence, observed: int) -> list[SignatureCount]:
-    """Kernels that run once a verify step, against the steps seen."""
+def _pass_counts(
+    line: Timeline, trace: Trace, names: NameEvidence, found: Structure
+) -> list[SignatureCount]:
+    """Kernels of some model (width in the name) inside the verify passes, per distinct name.
+
+    Streams and widths say that these passes verify; that every kernel name divides by their number
+    proves that they are alike. Nothing is counted when some verify passes are opaque graphs.
+    """
+    layout, passes = found.layout, found.passes
+    verify = layout.code == Code.VERIFY
+    if not layout.rounds or (verify & passes.is_graph & (passes.kernels == 0)).any():
+        return []
+    inside = passes.pass_of != NONE
+    inside[inside] = verify[passes.pass_of[inside]]
+    mine = np.flatnonzero(
+        inside & (names.code == Code.MODEL) & (names.width > 1) & (line.name != NONE)
+    )
     rows = []
     duration = line.duration
-    for i, s in enumerate(names.signatures):
-        if s.marker != "accept":
-            continue
-        mine = np.flatnonzero(names.signature == i)
-        if not len(mine) or not observed:
-            continue
-        per_round, rest = divmod(len(mine), observed)
+    for name in np.unique(line.name[mine]):
+        events = mine[line.name[mine] == name]
+        if len(events) < layout.rounds:
+            continue  # a width of its own in a few rounds
         rows.append(
-            SignatureCount(
-                pattern=s.pattern,
-                instances=len(mine),
-                gpu_ns=int(duration[mine].sum()),
-                kind="round",
-                per_layer=0,
-                per_round=per_round if not rest else None,
-                rounds=observed if not rest else None,
-                verdict="exact" if not rest else "not whole",
-                detail="" if not rest else f"{len(mine)} = {per_round} x {observed} + {rest}",
+            _by_round(
+                Pattern.of(parse(trace.kernel_names[int(name)])).text,
+                events,
+                duration,
+                layout.rounds,
             )
         )
     return rows
+
+
+def _marker_counts(line: Timeline, names: NameEvidence, observed: int) -> list[SignatureCount]:
+    """Kernels that run so many times a verify step, whatever the layers, against the steps seen."""
+    rows = []
+    duration = line.duration
+    for i, s in enumerate(names.signatures):
+        mine = np.flatnonzero(names.signature == i)
+        if not _per_round_only(s) or not len(mine) or not observed:
+            continue
+        rows.append(_by_round(s.pattern, mine, duration, observed))
+    return rows
+
+
+def _by_round(
+    pattern: str, events: npt.NDArray[np.int64], duration: npt.NDArray[np.int64], rounds: int
+) -> SignatureCount:
+    """One kernel counted against the rounds seen."""
+    per_round, rest = divmod(len(events), rounds)
+    return SignatureCount(
+        pattern=pattern,
+        instances=len(events),
+        gpu_ns=int(duration[events].sum()),
+        kind="round",
+        per_layer=0,
+        per_round=per_round if not rest else None,
+        rounds=rounds if not rest else None,
+        verdict="exact" if not rest else "not whole",
+        detail="" if not rest else f"{len(events)} = {per_round} x {rounds} + {rest}",
+    )
 
 
 def _witnesses(
@@ -219,5 +288,3 @@ def _witnesses(
     if options.n_ok is not None:
         add("n_ok histogram", sum(options.n_ok), "given with --n-ok")
     return rows
-
-

@@ -53,7 +53,9 @@ def test_a_remainder_is_shown() -> None:
 def test_declared_structure_is_binding() -> None:
     proof = prove([Counted("k", 100, 0, per_layer=2, per_round=0)], {"all": 5}, observed=10)
     assert proof.rounds == 10
-    assert not prove([Counted("k", 105, 0, per_layer=2, per_round=0)], {"all": 5}, observed=10).whole
+    assert not prove(
+        [Counted("k", 105, 0, per_layer=2, per_round=0)], {"all": 5}, observed=10
+    ).whole
 
 
 def test_nothing_counted_proves_nothing() -> None:

@@ -22,14 +22,18 @@ def test_union_is_the_set_of_covered_instants(items: list[tuple[int, int]]) -> N
 
 
 @given(pairs)
-def test_merged_intervals_are_sorted_disjoint_and_cover_the_same(items: list[tuple[int, int]]) -> None:
+def test_merged_intervals_are_sorted_disjoint_and_cover_the_same(
+    items: list[tuple[int, int]],
+) -> None:
     start, end = merge(*arrays(items))
     assert (start[1:] > end[:-1]).all()
     assert {t for s, e in zip(start, end, strict=True) for t in range(s, e)} == instants(items)
 
 
 @given(pairs, st.lists(st.tuples(st.integers(-60, 60), st.integers(0, 40)), max_size=8))
-def test_covered_time_in_windows(items: list[tuple[int, int]], windows: list[tuple[int, int]]) -> None:
+def test_covered_time_in_windows(
+    items: list[tuple[int, int]], windows: list[tuple[int, int]]
+) -> None:
     low, high = arrays(windows)
     got = covered_ns(merge(*arrays(items)), low, high)
     covered = instants(items)

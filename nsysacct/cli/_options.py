@@ -95,12 +95,16 @@ def read_options(
 
     def bucket(option: str, word: str) -> Code:
         if word not in BUCKETS or word == "unattributed":
-            raise UsageError(option, f"{word!r} is not a bucket", f"use one of {', '.join(BUCKETS[:-1])}")
+            raise UsageError(
+                option, f"{word!r} is not a bucket", f"use one of {', '.join(BUCKETS[:-1])}"
+            )
         return Code[word.upper()]
 
     for basis in ignored:
         if basis not in PROVENANCE:
-            raise UsageError("--ignore", f"{basis!r} is not a basis", f"use one of {', '.join(PROVENANCE)}")
+            raise UsageError(
+                "--ignore", f"{basis!r} is not a basis", f"use one of {', '.join(PROVENANCE)}"
+            )
     pairs = [_pair("--nvtx", text) for text in ranges]
     roles: dict[int, Code] = {}
     for text in graph_roles:
@@ -146,19 +150,25 @@ def _layers(texts: tuple[str, ...]) -> Mapping[str, int]:
             kind, number = "all", text
         count = _whole("--layers", number.strip())
         if count < 1:
-            raise UsageError("--layers", f"{text!r}: a model has at least one layer", "give 1 or more")
+            raise UsageError(
+                "--layers", f"{text!r}: a model has at least one layer", "give 1 or more"
+            )
         result[kind.strip() or "all"] = count
     total = result.get("all")
     for kind, count in result.items():
         if total is not None and count > total:
-            raise UsageError("--layers", f"{count} {kind} layers of {total} in all", "fix one of them")
+            raise UsageError(
+                "--layers", f"{count} {kind} layers of {total} in all", "fix one of them"
+            )
     return result
 
 
 def _histogram(text: str) -> tuple[int, ...]:
     counts = tuple(_whole("--n-ok", part.strip()) for part in text.split(","))
     if len(counts) < 2 or not sum(counts):
-        raise UsageError("--n-ok", f"{text!r} is no histogram", "give rounds that accepted 0, 1, .. k drafts")
+        raise UsageError(
+            "--n-ok", f"{text!r} is no histogram", "give rounds that accepted 0, 1, .. k drafts"
+        )
     return counts
 
 
@@ -169,7 +179,9 @@ def nanoseconds(option: str, text: str | None) -> int | None:
     try:
         value = Decimal(text)
     except InvalidOperation:
-        raise UsageError(option, f"{text!r} is not a number", "give milliseconds, e.g. 13.232") from None
+        raise UsageError(
+            option, f"{text!r} is not a number", "give milliseconds, e.g. 13.232"
+        ) from None
     if not value.is_finite() or value <= 0:
         raise UsageError(option, f"{text} is not a time", "give milliseconds above 0")
     return int((value * 1_000_000).to_integral_value())

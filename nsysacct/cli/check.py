@@ -1,4 +1,4 @@
-"""``nsysacct check``: can this capture carry a split?"""
+"""``nsysacct check``: whether a capture can carry a split."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 @click.command("check")
 @click.argument("trace", type=click.Path())
 @trace_options
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
 def command(trace: str, options: Options, form: str) -> None:
-    """Judge whether TRACE can carry a split, and print the command for a better capture.
+    r"""Judge whether TRACE can carry a split, and print the command for a better capture.
 
     Exit code 0: rounds are proven (or inferred with witnesses that agree), nothing is lost, and no
     blind spot in the rounds is without a price. 1: it cannot; the reasons are printed. 3: unreadable.
@@ -42,7 +44,11 @@ def command(trace: str, options: Options, form: str) -> None:
         }
         echo_text(json.dumps(document, indent=1, ensure_ascii=False))
     else:
-        lines = ["this capture can carry a split" if result.passed else "this capture cannot carry a split"]
+        lines = [
+            "this capture can carry a split"
+            if result.passed
+            else "this capture cannot carry a split"
+        ]
         lines += [f"  {reason}" for reason in result.reasons]
         lines += ["keep in mind:", *(f"  {c}" for c in result.cautions)] if result.cautions else []
         lines += [] if result.passed else ["capture again:", f"  {result.command}"]

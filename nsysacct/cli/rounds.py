@@ -26,11 +26,17 @@ PERCENTILES = (50, 90, 99)
 @click.command("rounds")
 @click.argument("trace", type=click.Path())
 @trace_options
-@click.option("--format", "form", type=click.Choice(["text", "csv", "json"]), default="text", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "csv", "json"]),
+    default="text",
+    show_default=True,
+)
 @output_option
 @force_option
 def command(trace: str, options: Options, form: str, output: str | None, force: bool) -> None:
-    """List the rounds of TRACE: start, wall, draft, verify, replay, residual, launches, width, n_ok.
+    r"""List the rounds of TRACE: start, wall, draft, verify, replay, residual, launches, width, n_ok.
 
     Warm-up and outlier rounds are flagged; percentiles leave them, and partial rounds, out.
 
@@ -52,14 +58,21 @@ def as_text(account: ProcessAccount) -> str:
     head = ["round", *(f"{c} ms" for c in COLUMNS), "launches", "rows", "n_ok", ""]
     rows = [head, *(_cells(r) for r in account.per_round)]
     widths = [max(len(r[i]) for r in rows) for i in range(len(head) - 1)]
-    lines = ["  ".join(c.rjust(w) for c, w in zip(r, widths, strict=False)) + ("  " + r[-1] if r[-1] else "") for r in rows]
+    lines = [
+        "  ".join(c.rjust(w) for c, w in zip(r, widths, strict=False))
+        + ("  " + r[-1] if r[-1] else "")
+        for r in rows
+    ]
     clean = [r for r in account.per_round if not r.flags]
     for p in PERCENTILES:
         values = [_percentile([_ns(r, c) for r in clean], p) for c in COLUMNS[1:]]
         cells = [f"p{p}", "", *(f"{v / 1e6:.3f}" if v is not None else "" for v in values)]
         lines.append("  ".join(c.rjust(w) for c, w in zip(cells, widths, strict=False)))
     left_out = len(account.per_round) - len(clean)
-    lines.append(f"percentiles over {len(clean)} rounds" + (f", {left_out} flagged left out" if left_out else ""))
+    lines.append(
+        f"percentiles over {len(clean)} rounds"
+        + (f", {left_out} flagged left out" if left_out else "")
+    )
     return "\n".join(lines) + "\n"
 
 
@@ -112,7 +125,8 @@ def as_json(account: ProcessAccount) -> str:
         "schema": {"kind": "nsysacct/rounds", "version": 1},
         "rounds": [msgspec.to_builtins(r) for r in account.per_round],
         "percentiles": {
-            f"p{p}": {f"{c}_ns": _percentile([_ns(r, c) for r in clean], p) for c in COLUMNS[1:]} for p in PERCENTILES
+            f"p{p}": {f"{c}_ns": _percentile([_ns(r, c) for r in clean], p) for c in COLUMNS[1:]}
+            for p in PERCENTILES
         },
     }
     return json.dumps(document, indent=1) + "\n"

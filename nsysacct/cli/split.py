@@ -24,12 +24,16 @@ if TYPE_CHECKING:
 @click.command("split")
 @click.argument("trace", type=click.Path())
 @trace_options
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
 @output_option
 @force_option
 @click.option("--detail", is_flag=True, help="List every signature and graph.")
-def command(trace: str, options: Options, form: str, output: str | None, force: bool, detail: bool) -> None:
-    """Split the cost of speculative decoding in TRACE into verify, replay and draft.
+def command(
+    trace: str, options: Options, form: str, output: str | None, force: bool, detail: bool
+) -> None:
+    r"""Split the cost of speculative decoding in TRACE into verify, replay and draft.
 
     TRACE is an nsys export (.sqlite), a report (.nsys-rep, where nsys is on PATH), or the JSON of an
     account made before. Every figure says how it is known.

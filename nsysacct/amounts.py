@@ -1,0 +1,225 @@
+"""Sums of an attribution: buckets, kernels by signature, graphs, steps, and the wall they make up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from nsysacct import evidence, structure
+from nsysacct.attribution import BASES, NO_BASIS, Attribution
+from nsysacct.evidence import Code
+from nsysacct.model import (
+    BUCKETS,
+    IN_ROUNDS,
+    Bucket,
+    GraphInfo,
+    KernelRow,
+    StepCost,
+    Window,
+)
+from nsysacct.options import Options
+from nsysacct.structure import Structure
+from nsysacct.timeline import Kind, Timeline
+from nsysacct.trace import NONE, Trace
+
+I64 = npt.NDArray[np.int64]
+I32 = npt.NDArray[np.int32]
+
+
+def buckets(line: Timeline, placed: Attribution, round_of: I32, rounds: int) -> list[Bucket]:
+    """Sums of every bucket, in report order."""
+    gpu, memory = line.is_gpu_time, line.is_memory
+    duration = line.duration
+    result = []
+    graph_unit = (line.graph != NONE) | (line.kind == Kind.BLIND)
+    first_of_unit = np.concatenate([[True], line.unit[1:] != line.unit[:-1]]) if len(line) else gpu
+    for i, name in enumerate(BUCKETS):
+        mine = placed.bucket == i
+        kernels = mine & gpu
+        by_basis = {
+            BASES[b]: int(duration[kernels & (placed.basis == b)].sum())
+            for b in np.unique(placed.basis[kernels])
+            if b != NO_BASIS
+        }
+        total = int(duration[kernels].sum())
+        result.append(
+            Bucket(
+                bucket=name,
+                gpu_ns=total,
+                mem_ns=int(duration[mine & memory].sum()),
+                busy_ns=line.busy_ns(mine),
+                events=int((mine & (line.kind != Kind.BLIND)).sum()),
+                graph_launches=int((mine & graph_unit & first_of_unit).sum()),
+                by_basis=by_basis,
+                ns_per_round=total / rounds if rounds and name in IN_ROUNDS else None,
+            )
+        )
+    return result
+
+
+def with_computed(
+    found: Sequence[Bucket], priced: Mapping[str, Mapping[str, int]], rounds: int
+) -> list[Bucket]:
+    """Add priced but invisible work to ``by_basis``; it stays out of ``gpu_ns``."""
+    result = []
+    for b in found:
+        extra = dict(priced.get(b.bucket, {}))
+        total = b.gpu_ns + sum(extra.values())
+        per_round = total / rounds if rounds and b.bucket in IN_ROUNDS else None
+        result.append(
+            msgspec.structs.replace(b, by_basis={**b.by_basis, **extra}, ns_per_round=per_round)
+        )
+    return result
+
+
+def wall(
+    window: Window,
+    found: Sequence[Bucket],
+    priced: Mapping[str, Mapping[str, int]],
+    options: Options,
+) -> Window:
+    """Put what was priced but not seen, and the user's own wall, into the window."""
+    computed = sum(sum(priced.get(name, {}).values()) for name in IN_ROUNDS)
+    if options.wall_ns is None:
+        if not computed:
+            return window
+        return msgspec.structs.replace(
+            window,
+            computed_ns=computed,
+            residual_low_ns=max(0, window.residual_ns - computed),
+            residual_high_ns=window.residual_ns,
+        )
+    inside = sum(b.busy_ns for b in found if b.bucket in IN_ROUNDS)
+    # kernels that no phase claims may or may not have run inside the user's wall
+    loose = sum(b.gpu_ns for b in found if b.bucket in ("plain", "unattributed"))
+    loose -= sum(b.by_basis.get("graph", 0) for b in found if b.bucket == "plain")
+    high = options.wall_ns - inside - computed
+    return msgspec.structs.replace(
+        window,
+        wall_ns=options.wall_ns,
+        busy_ns=inside,
+        residual_ns=options.wall_ns - inside,
+        wall_how="given",
+        computed_ns=computed,
+        residual_low_ns=high - loose,
+        residual_high_ns=high,
+    )
+
+
+def kernel_rows(
+    line: Timeline, trace: Trace, names: evidence.NameEvidence, placed: Attribution
+) -> list[KernelRow]:
+    """GPU time by bucket, family and signature; graphs timed as a whole are a family of their own."""
+    gpu = np.flatnonzero(line.is_gpu_time)
+    labels, families = _labels(trace, names)
+    slots = np.where(
+        line.kind[gpu] == Kind.GRAPH,
+        len(labels) - 1,
+        np.where(
+            names.signature[gpu] != NONE,
+            len(trace.kernel_names) + names.signature[gpu],
+            line.name[gpu],
+        ),
+    ).astype(np.int64)
+    key = (placed.bucket[gpu].astype(np.int64) * len(labels) + slots) * (
+        NO_BASIS + 1
+    ) + placed.basis[gpu]
+    distinct, inverse = np.unique(key, return_inverse=True)
+    count = np.bincount(inverse, minlength=len(distinct))
+    total = np.zeros(len(distinct), np.int64)
+    np.add.at(total, inverse, line.duration[gpu])
+    rows: dict[tuple[str, str, str], tuple[int, int, dict[str, int]]] = {}
+    for code, n, ns in zip(distinct.tolist(), count.tolist(), total.tolist(), strict=True):
+        rest, basis = divmod(code, NO_BASIS + 1)
+        bucket, slot = divmod(rest, len(labels))
+        where = (BUCKETS[bucket], families[slot], labels[slot])
+        old_n, old_ns, bases = rows.get(where, (0, 0, {}))
+        if basis != NO_BASIS:
+            bases = {**bases, BASES[basis]: bases.get(BASES[basis], 0) + ns}
+        rows[where] = (old_n + n, old_ns + ns, bases)
+    order = sorted(rows.items(), key=lambda r: (BUCKETS.index(r[0][0]), -r[1][1], r[0][1], r[0][2]))
+    return [
+        KernelRow(bucket=b, family=f, signature=s, instances=n, gpu_ns=ns, by_basis=bases)
+        for (b, f, s), (n, ns, bases) in order
+    ]
+
+
+def _labels(trace: Trace, names: evidence.NameEvidence) -> tuple[list[str], list[str]]:
+    """Label and family of each slot: kernel names, then signatures, then whole graphs."""
+    from nsysacct.names import parse
+
+    labels = [parse(name).qualified for name in trace.kernel_names]
+    families = [evidence.family_of(label) for label in labels]
+    labels += [s.pattern for s in names.signatures] + ["(whole graph)"]
+    families += [s.family for s in names.signatures] + ["graph"]
+    return labels, families
+
+
+def graphs(line: Timeline, found: Structure, placed: Attribution) -> list[GraphInfo]:
+    """Launches of each executable graph, with their state, role and price."""
+    result = []
+    in_graph = (line.graph != NONE) | (line.kind == Kind.BLIND)
+    for graph in np.unique(line.graph[in_graph]):
+        mine = in_graph & (line.graph == graph)
+        kinds = set(np.unique(line.kind[mine]).tolist())
+        state = "timed" if Kind.GRAPH in kinds else "blind" if kinds == {Kind.BLIND} else "expanded"
+        unit_first = np.flatnonzero(mine)[np.unique(line.unit[mine], return_index=True)[1]]
+        places = {
+            BUCKETS[b]: int(n)
+            for b, n in zip(*np.unique(placed.bucket[unit_first], return_counts=True), strict=True)
+        }
+        if state == "blind":
+            codes = found.layout.code[found.passes.pass_of[unit_first]]
+            places = {
+                Code(int(c)).name.lower(): int(n)
+                for c, n in zip(*np.unique(codes, return_counts=True), strict=True)
+            }
+        main = max(places, key=lambda b: places[b])
+        role = found.graphs.get(int(graph))
+        bases = placed.basis[unit_first]
+        basis = int(np.bincount(bases, minlength=NO_BASIS + 1).argmax())
+        gpu = mine & line.is_gpu_time
+        result.append(
+            GraphInfo(
+                graph_exec_id=structure.or_none(int(graph)),
+                launches=len(unit_first),
+                state=state,
+                role=None if main == "unattributed" else main,
+                gpu_ns=None if state == "blind" else int(line.duration[gpu].sum()),
+                busy_ns=line.busy_ns(mine) if state == "expanded" else None,
+                basis=None if basis == NO_BASIS else BASES[basis],
+                confidence=role.confidence if role else None,
+                reason=role.reason if role else "",
+                buckets=places,
+            )
+        )
+    return sorted(result, key=lambda g: (-(g.gpu_ns or 0), -g.launches, g.graph_exec_id or 0))
+
+
+def steps(line: Timeline, found: Structure) -> list[StepCost]:
+    """Cost of one pass of each kind; the wall of a plain step is what speculation is measured against."""
+    layout, p = found.layout, found.passes
+    result = []
+    for code in (Code.PREFILL, Code.DECODE, Code.PLAIN, Code.DRAFT, Code.VERIFY, Code.REPLAY):
+        mine = np.flatnonzero(layout.code == code)
+        if not len(mine):
+            continue
+        events = np.isin(p.pass_of, mine)
+        neighbours = mine[:-1][np.diff(mine) == 1]
+        walls = p.start[neighbours + 1] - p.start[neighbours]
+        shown = ~p.is_blind[mine].all()
+        result.append(
+            StepCost(
+                role=code.name.lower(),
+                count=len(mine),
+                gpu_ns=int(p.gpu_ns[mine].sum()),
+                busy_ns=line.busy_ns(events),
+                wall_ns=float(np.median(walls)) if len(walls) and shown else None,
+                width=structure.usual(p.width[mine][p.width[mine] > 0]),
+                basis=str(layout.basis[mine[0]]),
+            )
+        )
+    return result

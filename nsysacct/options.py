@@ -1,0 +1,77 @@
+"""What the user tells the tool about a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nsysacct import nvtx
+from nsysacct.evidence import Code
+from nsysacct.grammar import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user tells the tool; everything is optional.
+
+    Attributes
+    ----------
+    engine : str or None
+        Registry to use; None recognises it from the kernels.
+    layers : mapping
+        Layer kind -> count ("all" for the model's layers).
+    k : int or None
+        Drafts a round.
+    n_ok : tuple of int or None
+        Histogram: rounds that accepted 0, 1, ... k drafts.
+    plan : Plan
+        Target steps around the rounds.
+    step_ns : int or None
+        Wall of one plain step, to price work that the trace does not time.
+    wall_ns : int or None
+        Wall of the speculative part as the run measured it.
+    ignore : frozenset of str
+        Bases that may not be used.
+    nvtx : tuple of nvtx.Rule
+        Range text -> phase, before the registry's and the defaults.
+    graph_roles : mapping
+        Executable graph -> phase.
+    pid, gpu : int or None
+        Process (decimal, as the OS has it) and GPU that the top level shows.
+    labels : mapping
+        What the run was: model, quantisation, prompt...
+    registry_paths : tuple of str
+        Further registry files.
+    """
+
+    engine: str | None = None
+    layers: Mapping[str, int] = field(default_factory=dict)
+    k: int | None = None
+    n_ok: tuple[int, ...] | None = None
+    plan: Plan = field(default_factory=Plan)
+    step_ns: int | None = None
+    wall_ns: int | None = None
+    ignore: frozenset[str] = frozenset()
+    nvtx: tuple[nvtx.Rule, ...] = ()
+    graph_roles: Mapping[int, Code] = field(default_factory=dict)
+    pid: int | None = None
+    gpu: int | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    registry_paths: tuple[str, ...] = ()
+
+    def recorded(self) -> dict[str, object]:
+        """Options that figures rest on, for the account (JSON types only)."""
+        plan = [[code.name.lower(), count] for code, count in self.plan.before]
+        candidates: dict[str, object] = {
+            "layers": dict(self.layers),
+            "k": self.k,
+            "n_ok": list(self.n_ok) if self.n_ok else None,
+            "plan": plan,
+            "closing": self.plan.closing,
+            "step_ns": self.step_ns,
+            "wall_ns": self.wall_ns,
+            "ignore": sorted(self.ignore),
+            "graph_roles": {str(g): c.name.lower() for g, c in self.graph_roles.items()},
+            "nvtx": [[rule.pattern, rule.code.name.lower()] for rule in self.nvtx],
+        }
+        return {key: value for key, value in candidates.items() if value or value == 0}

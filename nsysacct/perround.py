@@ -1,0 +1,155 @@
+"""Rounds as rows, and the wall window that they span."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from nsysacct import structure
+from nsysacct.attribution import Attribution
+from nsysacct.intervals import clip, covered_ns, merge, union_ns
+from nsysacct.model import BUCKETS, IN_ROUNDS, RoundRow, Semantics, Window
+from nsysacct.semantics import n_ok_from_replay
+from nsysacct.structure import Structure
+from nsysacct.timeline import Kind, Timeline
+from nsysacct.trace import NONE
+
+I64 = npt.NDArray[np.int64]
+I32 = npt.NDArray[np.int32]
+
+
+def round_of_events(line: Timeline, found: Structure, placed: Attribution) -> I32:
+    """Round of each event by launch time; draft, verify and replay always have one."""
+    rounds = found.layout.rounds
+    if not rounds:
+        return np.full(len(line), NONE, np.int32)
+    starts = structure.round_starts(found)
+    index = (np.searchsorted(starts, line.launch, side="right") - 1).astype(np.int32)
+    inside = np.isin(placed.bucket, [BUCKETS.index(b) for b in IN_ROUNDS])
+    index[inside] = np.maximum(index[inside], 0)
+    end = line.launch[inside].max(initial=starts[-1])
+    index[(line.launch > end) & ~inside] = NONE
+    return index
+
+
+def rounds_and_window(
+    line: Timeline,
+    found: Structure,
+    placed: Attribution,
+    round_of: I32,
+    semantics: Semantics,
+) -> tuple[list[RoundRow], Window]:
+    """Per-round rows and the wall window of all rounds."""
+    shown = line.kind != Kind.BLIND
+    rounds = found.layout.rounds
+    if not rounds:
+        if not shown.any():
+            return [], Window(start_ns=0, end_ns=0, wall_ns=0, busy_ns=0, residual_ns=0)
+        low, high = int(line.start[shown].min()), int(line.end[shown].max())
+        busy = union_ns(line.start[shown], line.end[shown])
+        return [], Window(
+            start_ns=low,
+            end_ns=high,
+            wall_ns=high - low,
+            busy_ns=busy,
+            residual_ns=high - low - busy,
+        )
+    in_rounds = np.isin(placed.bucket, [BUCKETS.index(b) for b in IN_ROUNDS])
+    mine = in_rounds & (round_of != NONE)
+    big = np.iinfo(np.int64).max
+    start = np.full(rounds, big)
+    np.minimum.at(start, round_of[mine], line.start[mine])
+    end = np.full(rounds, -big)
+    np.maximum.at(end, round_of[mine], line.end[mine])
+    # a pass of blind launches has no GPU time: its host time stands in
+    empty = start == big
+    start[empty] = structure.round_starts(found)[empty]
+    end[empty] = start[empty]
+    start = np.maximum.accumulate(start)
+    close = np.append(start[1:], max(int(end[-1]), int(start[-1])))
+    low, high = int(start[0]), int(close[-1])
+    cover = merge(*clip(line.start[shown], line.end[shown], low, high))
+    covered = covered_ns(cover, start, close)
+    sums = {name: _per_round(line, placed, round_of, rounds, name) for name in IN_ROUNDS}
+    other = _per_round_rest(line, placed, round_of, rounds)
+    memory = np.zeros(rounds, np.int64)
+    copies = line.is_memory & (round_of != NONE)
+    np.add.at(memory, round_of[copies], line.duration[copies])
+    unit_first = np.concatenate([[True], line.unit[1:] != line.unit[:-1]]) & ~line.is_memory
+    launches = np.bincount(round_of[unit_first & (round_of != NONE)], minlength=rounds)
+    layout = found.layout
+    flags = _flags(close - start, found)
+    rows = []
+    for i in range(rounds):
+        fits = _fitting_n_ok(
+            semantics,
+            int(layout.replay_steps[i]),
+            found.k,
+            i == rounds - 1 and bool(layout.findings),
+        )
+        rows.append(
+            RoundRow(
+                index=i,
+                start_ns=int(start[i]),
+                end_ns=int(close[i]),
+                wall_ns=int(close[i] - start[i]),
+                draft_ns=int(sums["draft"][i]),
+                verify_ns=int(sums["verify"][i]),
+                replay_ns=int(sums["replay"][i]),
+                residual_ns=int(close[i] - start[i] - covered[i]),
+                launches=int(launches[i]),
+                other_ns=int(other[i]),
+                mem_ns=int(memory[i]),
+                width=structure.or_none(int(found.passes.width[layout.verify[i]])),
+                draft_steps=int(layout.draft_passes[i]),
+                replay_steps=int(layout.replay_steps[i]),
+                n_ok=fits[0] if len(fits) == 1 else None,
+                n_ok_basis="arithmetic" if len(fits) == 1 else None,
+                flags=flags[i],
+            )
+        )
+    total = int(covered.sum())
+    return rows, Window(
+        start_ns=low, end_ns=high, wall_ns=high - low, busy_ns=total, residual_ns=high - low - total
+    )
+
+
+def _fitting_n_ok(semantics: Semantics, steps: int, k: int | None, unsure: bool) -> tuple[int, ...]:
+    """n_ok that explain a number of replay steps; none when the rule says nothing."""
+    if semantics.replay != "closing-steps" or k is None or unsure:
+        return ()
+    return n_ok_from_replay(semantics.replay, steps, k)
+
+
+def _per_round(line: Timeline, placed: Attribution, round_of: I32, rounds: int, bucket: str) -> I64:
+    mine = (placed.bucket == BUCKETS.index(bucket)) & line.is_gpu_time & (round_of != NONE)
+    total = np.zeros(rounds, np.int64)
+    np.add.at(total, round_of[mine], line.duration[mine])
+    return total
+
+
+def _per_round_rest(line: Timeline, placed: Attribution, round_of: I32, rounds: int) -> I64:
+    outside = np.isin(placed.bucket, [BUCKETS.index(b) for b in IN_ROUNDS], invert=True)
+    mine = outside & line.is_gpu_time & (round_of != NONE)
+    total = np.zeros(rounds, np.int64)
+    np.add.at(total, round_of[mine], line.duration[mine])
+    return total
+
+
+OUTLIER = 3.5
+
+
+def _flags(wall: I64, found: Structure) -> list[list[str]]:
+    """Warm-up and outlier flags of rounds (Iglewicz and Hoaglin's modified z-score)."""
+    flags: list[list[str]] = [[] for _ in wall]
+    if len(wall) < 4:
+        return flags
+    median = float(np.median(wall))
+    spread = float(np.median(np.abs(wall - median)))
+    # a spread of zero would call every other round an outlier: ask for 1 % at least
+    scale = max(spread / 0.6745, 0.01 * median / OUTLIER)
+    for i, value in enumerate(wall):
+        if abs(float(value) - median) > OUTLIER * scale:
+            early = value > median and all(f for f in flags[:i])
+            flags[i].append("warm-up" if early else "outlier")
+    return flags
