@@ -408,32 +408,3 @@ def _row(account: Account, text: str, digest: str) -> dict[str, Any]:
         "rounds": account.rounds.value,
         "account": text,
     }
-
-
-def trend_axes(trend: Trend, axes: Any = None) -> Any:
-    """Plot a trend with its steps marked.
-
-    Parameters
-    ----------
-    trend : Trend
-    axes : matplotlib Axes, optional
-        A new figure's when left out.
-
-    Returns
-    -------
-    matplotlib Axes
-        x = number of the capture in the series, y = the figure (times in ms).
-    """
-    from matplotlib.figure import Figure
-
-    axes = Figure(figsize=(8, 4), layout="constrained").subplots() if axes is None else axes
-    scale, unit = (1e6, "ms") if trend.unit == "ns" else (1.0, trend.unit)
-    values: Sequence[float] = [point.value / scale for point in trend.points]
-    axes.plot(range(1, len(values) + 1), values, marker="o", linewidth=1)
-    for i, point in enumerate(trend.points):
-        if point.step:
-            axes.axvline(i + 0.5, linestyle="--", color="tab:red", linewidth=1)
-            label = point.capture.commit_id or point.capture.name
-            axes.annotate(label[:12].replace("$", r"\$"), (i + 0.5, values[i]), fontsize=8)
-    axes.set(title=trend.metric, xlabel="capture", ylabel=unit)
-    return axes

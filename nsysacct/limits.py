@@ -32,14 +32,15 @@ DEFAULTS = (
     "verify.ns_per_round:+3%",
     "draft.ns_per_round:+3%",
     "replay.ns_per_round:+10%",
-    "residual.ns_per_round:+15%",
+    "residual.ns_per_round:+25%",
     "unattributed.share:+1pp",
     "blind.share:+1pp",
 )
 """Used without ``--limit`` and without a limits file.
 
 Kernel times of one program on one GPU repeat within about 1 % from capture to capture, so 3 % is
-not noise. Replay depends on which drafts were rejected, and the residual on the host.
+not noise. Replay depends on which drafts were rejected, and the residual on the host: tracing NVTX
+as well moves it by a fifth where the kernels stay within 1 %.
 """
 
 _BOUND = re.compile(

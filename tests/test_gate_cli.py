@@ -219,6 +219,8 @@ def test_history_commands(run_cli, files):
     trend = run_cli("history", "trend", "h.db", "--format", "json", "--plot", "t.svg", cwd=files)
     assert len(json.loads(trend.stdout)["points"]) == 2
     assert "<svg" in (files / "t.svg").read_text("utf-8")
+    assert run_cli("history", "trend", "h.db", "--plot", "t.doc", cwd=files).returncode == 2
+    assert not (files / "t.doc").exists()
     assert run_cli("gate", "--against", "h.db", "--head", "base.json", cwd=files).returncode == 0
     assert run_cli("gate", "--against", "h.db", "--head", "dear.json", cwd=files).returncode == 1
     assert run_cli("gate", "--against", "h.db", "--head", "gpu.json", cwd=files).returncode == 3

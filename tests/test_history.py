@@ -24,7 +24,6 @@ from nsysacct.history import (
     HistoryError,
     check_series,
     parse_against,
-    trend_axes,
 )
 from nsysacct.wire import dump_account
 
@@ -88,17 +87,6 @@ def test_trend_marks_steps(tmp_path):
             history.trend("nope")
         with pytest.raises(UsageError, match="series: main"):
             history.trend("verify.ns_per_round", "release")
-
-
-def test_trend_plot(tmp_path):
-    accounts = [replace(slower("verify", f)(base_account()), options={"n": i})
-                for i, f in enumerate([1, 1, 1, 1.2, 1.2, 1.2])]  # fmt: skip
-    path = filled(tmp_path / "h.db", accounts)
-    with History(path, readonly=True) as history:
-        axes = trend_axes(history.trend("verify.ns_per_round"))
-    assert [text.get_text() for text in axes.texts] == ["c3"]
-    axes.figure.savefig(tmp_path / "trend.png")
-    assert (tmp_path / "trend.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_baseline_takes_the_newest_like_captures(tmp_path):

@@ -133,13 +133,15 @@ def trend(db: str, metric: str, series: str, form: str, plot: str | None, force:
     Example:
       nsysacct history trend history.db verify.ns_per_round --plot verify.png
     """  # noqa: D301
-    from nsysacct.history import History, trend_axes
+    from nsysacct.history import History
 
     with History(db, readonly=True) as history:
         found = history.trend(metric, series)
     if plot:
+        from nsysacct import plots
+
         with atomic_file(plot, force=force) as temporary:
-            trend_axes(found).figure.savefig(temporary)
+            plots.save(plots.trend(found, ax=plots.new_axes()), temporary)
     if form == "json":
         from nsysacct.wire import dump_document
 
