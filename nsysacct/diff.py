@@ -267,7 +267,8 @@ def _notes(sides: Sequence[Side]) -> Iterable[str]:
     for side in sides[1:]:
         for name, value in key(side.account).items():
             if value != reference[name]:
-                yield f"{side.name}: another {name} than {sides[0].name} ({value}, not {reference[name]})"  # noqa: E501
+                unlike = f"another {name} than {sides[0].name} ({value}, not {reference[name]})"
+                yield f"{side.name}: {unlike}"
     for side in sides:
         yield from _warnings(side.name, side.account)
 
