@@ -1,0 +1,203 @@
+"""What a notebook calls: a trace to an account in one line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nsysacct import notebook  # noqa: F401  (gives accounts their HTML)
+from nsysacct.account import Options, account
+from nsysacct.errors import UsageError
+from nsysacct.evidence import Code
+from nsysacct.grammar import Plan
+from nsysacct.model import BUCKETS, PROVENANCE, Account
+from nsysacct.nsysrep import resolve
+from nsysacct.nvtx import Rule
+from nsysacct.trace import read_trace
+from nsysacct.wire import is_account_text, load_account
+
+if TYPE_CHECKING:
+    from nsysacct.trace import Trace
+
+NS_PER_MS = 1_000_000
+
+
+def split(
+    source: str | os.PathLike[str] | Trace,
+    *,
+    engine: str | None = None,
+    layers: int | Mapping[str, int] | None = None,
+    k: int | None = None,
+    n_ok: Sequence[int] | None = None,
+    plan: str | None = None,
+    closing: int | None = None,
+    step_ms: float | None = None,
+    wall_ms: float | None = None,
+    ignore: Collection[str] = (),
+    nvtx: Mapping[str, str] | None = None,
+    graph_roles: Mapping[int, str] | None = None,
+    pid: int | None = None,
+    gpu: int | None = None,
+    labels: Mapping[str, str] | None = None,
+    registry: str | Sequence[str] = (),
+) -> Account:
+    """Account for a trace; the same as ``nsysacct split``.
+
+    Parameters
+    ----------
+    source : path or Trace
+        An nsys export (.sqlite), a report (.nsys-rep, where nsys is on PATH), the JSON of an
+        account (options do not apply then), or what `read_trace` returned.
+    engine, layers, k, n_ok, plan, closing, step_ms, wall_ms, ignore, nvtx, graph_roles, pid, gpu,
+    labels, registry
+        As for `make_options`.
+
+    Returns
+    -------
+    Account
+        Shown as tables in a notebook; `frames` and `plots` take it from here.
+
+    Raises
+    ------
+    NsysacctError
+        An unreadable source, or an option that does not fit the trace.
+
+    Examples
+    --------
+    >>> import nsysacct as na
+    >>> account = na.split("trace.sqlite", layers=64, n_ok=[27, 2, 6, 7])  # doctest: +SKIP
+    >>> account.rounds.value  # doctest: +SKIP
+    42
+    """
+    if isinstance(source, str | os.PathLike):
+        path = Path(source)
+        if _is_account(path):
+            return load_account(path)
+        trace = read_trace(resolve(path))
+    else:
+        trace = source
+    wanted = make_options(
+        engine=engine, layers=layers, k=k, n_ok=n_ok, plan=plan, closing=closing, step_ms=step_ms,
+        wall_ms=wall_ms, ignore=ignore, nvtx=nvtx, graph_roles=graph_roles, pid=pid, gpu=gpu,
+        labels=labels, registry=registry,
+    )  # fmt: skip
+    return account(trace, wanted)
+
+
+def make_options(
+    *,
+    engine: str | None = None,
+    layers: int | Mapping[str, int] | None = None,
+    k: int | None = None,
+    n_ok: Sequence[int] | None = None,
+    plan: str | None = None,
+    closing: int | None = None,
+    step_ms: float | None = None,
+    wall_ms: float | None = None,
+    ignore: Collection[str] = (),
+    nvtx: Mapping[str, str] | None = None,
+    graph_roles: Mapping[int, str] | None = None,
+    pid: int | None = None,
+    gpu: int | None = None,
+    labels: Mapping[str, str] | None = None,
+    registry: str | Sequence[str] = (),
+) -> Options:
+    """`Options` from plain Python values.
+
+    Parameters
+    ----------
+    engine : str, optional
+        Engine whose registry to use; recognised from the kernels when left out.
+    layers : int or mapping, optional
+        Model layers: 64, or by kind ``{"all": 64, "gdn": 48}``.
+    k : int, optional
+        Draft tokens proposed a round.
+    n_ok : sequence of int, optional
+        Rounds that accepted 0, 1, ... k drafts.
+    plan : str, optional
+        What surrounds the rounds, e.g. ``"prefill=96 decode=64 rounds closing=2"``.
+    closing : int, optional
+        Plain steps after the last round.
+    step_ms, wall_ms : float, optional
+        Wall of one plain step, and of the speculative part, ms.
+    ignore : collection of str
+        Bases not to use: exclusive, nvtx, graph, positional, pattern.
+    nvtx : mapping, optional
+        Bucket -> pattern of NVTX range texts, e.g. ``{"verify": "Target*"}``.
+    graph_roles : mapping, optional
+        Id of an executable graph -> bucket.
+    pid, gpu : int, optional
+        Process and GPU to show at the top level.
+    labels : mapping, optional
+        What the run was; travels in the account.
+    registry : str or sequence of str
+        Further registry files or folders.
+
+    Raises
+    ------
+    UsageError
+        A value that cannot be right, named by its parameter.
+    """
+    for basis in ignore:
+        if basis not in PROVENANCE:
+            raise UsageError("ignore", f"{basis!r} is no basis", f"use {', '.join(PROVENANCE)}")
+    if n_ok is not None and (len(n_ok) < 2 or min(n_ok) < 0 or not sum(n_ok)):
+        raise UsageError("n_ok", "is no histogram", "give rounds that accepted 0, 1, .. k drafts")
+    return Options(
+        engine=engine,
+        layers=_layers(layers),
+        k=k,
+        n_ok=None if n_ok is None else tuple(map(int, n_ok)),
+        plan=_plan(plan, closing),
+        step_ns=_ns("step_ms", step_ms),
+        wall_ns=_ns("wall_ms", wall_ms),
+        ignore=frozenset(ignore),
+        nvtx=tuple(Rule(glob, _code("nvtx", bucket)) for bucket, glob in (nvtx or {}).items()),
+        graph_roles={g: _code("graph_roles", b) for g, b in (graph_roles or {}).items()},
+        pid=pid,
+        gpu=gpu,
+        labels=dict(labels or {}),
+        registry_paths=(registry,) if isinstance(registry, str) else tuple(registry),
+    )
+
+
+def _is_account(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return is_account_text(file.read(64))
+    except OSError:
+        return False  # the reader of traces says what is wrong
+
+
+def _layers(layers: int | Mapping[str, int] | None) -> dict[str, int]:
+    found = {} if layers is None else {"all": layers} if isinstance(layers, int) else dict(layers)
+    for kind, count in found.items():
+        if count < 1 or count > found.get("all", count):
+            raise UsageError("layers", f"{count} {kind} layers cannot be", "see nsysacct split -h")
+    return found
+
+
+def _plan(text: str | None, closing: int | None) -> Plan:
+    from dataclasses import replace
+
+    plan = Plan.parse(text) if text else Plan()
+    return plan if closing is None else replace(plan, closing=closing)
+
+
+def _ns(name: str, ms: float | None) -> int | None:
+    """Milliseconds -> ns through the decimal that was written (13.232 is 13232000)."""
+    from decimal import Decimal
+
+    if ms is None:
+        return None
+    if not 0 < ms < float("inf"):
+        raise UsageError(name, f"{ms} is not a time", "give milliseconds above 0")
+    return int((Decimal(repr(float(ms))) * NS_PER_MS).to_integral_value())
+
+
+def _code(name: str, bucket: str) -> Code:
+    if bucket not in BUCKETS or bucket == "unattributed":
+        raise UsageError(name, f"{bucket!r} is no bucket", f"use {', '.join(BUCKETS[:-1])}")
+    return Code[bucket.upper()]
