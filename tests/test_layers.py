@@ -19,12 +19,12 @@ TIERS = """
 errors extras model semantics intervals theory histogram_bounds stats
 trace nsysrep names arguments signatures registry registry_file specs wire counting logs
 timeline evidence nvtx passes steps roles sketch grammar structure attribution losses
-witnesses blindspots acceptance
+witnesses blindspots acceptance options amounts perround
 account
 economics scenarios bottleneck breakeven compare curve whatif explain checkup frames
 metric_names metrics quantities comparability diff
 gate limits history_schema history batch
-render plots report perfetto export annotate notebook gate_output diff_output
+api notebook render plots report perfetto export annotate notebook gate_output diff_output
 cli api __main__
 """
 RANK = {room: rank for rank, line in enumerate(TIERS.strip().splitlines()) for room in line.split()}
