@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -73,7 +74,7 @@ def command(
     scenarios = scenario_names(labels, names)
     readings = [
         read_log(
-            click.get_binary_stream("stdin").read() if log == "-" else Path(log),
+            sys.stdin.buffer.read() if log == "-" else Path(log),
             engine,
             lines=scope,
         )
