@@ -9,6 +9,7 @@ Format 1, one file an engine, data only::
     title = "kestrel-llm-cuda"
     aliases = []
     versions = "*"                  # or ">=0.26,<0.34", for readers
+    evidence = "names"              # what tells its phases apart: one of `EVIDENCE`
     source = "where these facts come from"
     recognise = ["k_gdn_*"]         # patterns; kernels that match speak for this engine
     note = ""
@@ -40,12 +41,14 @@ Format 1, one file an engine, data only::
     wins = ["other-id"]             # signatures that yield when both match
     matches = ["void k_rq_q4_gemv_mr<(int)4, (int)3>(float *)"]
     rejects = ["void k_rq_q4_gemv_mr<(int)3, (int)1>(float *)"]
+    versions = ""                   # where it was seen, when not in all versions of the file
     source = "..."
     note = ""
 
     [[nvtx]]
     pattern = "verify*"             # glob on the range's text
-    bucket = "verify"
+    bucket = "verify"               # a bucket; "target": the target's pass in any phase; "shared":
+                                    # a range around several phases
     source = "..."
 
 An unknown key is an error that names file, table and key. A new optional key is one more field of a
@@ -79,9 +82,21 @@ GEOMETRY = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
 SIGNATURE_BUCKETS = (*(b for b in BUCKETS if b != "unattributed"), "shared", "target", "model")
 """What a signature may say of its kernel's phase."""
 
+NVTX_BUCKETS = (*(b for b in BUCKETS if b != "unattributed"), "target", "shared")
+"""What an NVTX rule may say of the work that its ranges launch."""
+
+EVIDENCE = ("names", "nodes", "nvtx")
+"""What tells the phases of an engine apart.
+
+``names``: kernel names; a capture without verify kernels is one without speculation. ``nodes``: kernel
+names too, but the engine may run a whole round in one CUDA graph, so only where graphs are expanded.
+``nvtx``: no name tells anything, only NVTX ranges do.
+"""
+
 MARKERS = ("accept", "sampled", "draft-start", "draft-step")
 """What a kernel that runs once a step may mark; see `steps`."""
 
+_VERSIONS = re.compile(r"\*|(?:>=|<=|==|!=|<|>)\s*[\w.+-]+(?:\s*,\s*(?:>=|<=|==|!=|<|>)\s*[\w.+-]+)*")
 _KEY = re.compile(r" - at `\$\.?([^`]*)`$")
 
 
@@ -96,6 +111,7 @@ class _Engine(_Table):
     title: str = ""
     aliases: list[str] = []
     versions: str = "*"
+    evidence: str = "names"
     note: str = ""
 
 
@@ -128,6 +144,7 @@ class _Signature(_Table):
     per_step: int | None = None
     marker: str = ""
     wins: list[str] = []
+    versions: str = ""
     note: str = ""
 
 
@@ -178,6 +195,8 @@ def read_bytes(content: bytes, file: str) -> EngineSpec:
         )
     top = _convert(raw, _File, file, "")
     engine = _convert(top.engine, _Engine, file, "[engine]")
+    _choose(engine.evidence, EVIDENCE, file, "[engine]", "evidence")
+    _check_versions(engine.versions, file, "[engine]")
     semantics = _read_semantics(top.semantics, file)
     passes = _convert(top.passes, _Passes, file, "[passes]")
     signatures = [_read_signature(t, i, file) for i, t in enumerate(top.signature, 1)]
@@ -187,6 +206,7 @@ def read_bytes(content: bytes, file: str) -> EngineSpec:
         title=engine.title or engine.name,
         aliases=tuple(engine.aliases),
         versions=engine.versions,
+        evidence=engine.evidence,
         source=engine.source,
         note=engine.note.strip(),
         file=file,
@@ -243,6 +263,8 @@ def _read_signature(table: Mapping[str, Any], index: int, file: str) -> Signatur
         where += f" {table['id']!r}"
     found = _convert(table, _Signature, file, where)
     _choose(found.bucket, SIGNATURE_BUCKETS, file, where, "bucket")
+    if found.versions:
+        _check_versions(found.versions, file, where)
     for key in found.geometry:
         _choose(key, GEOMETRY, file, where, "geometry")
     if found.marker:
@@ -280,6 +302,7 @@ def _read_signature(table: Mapping[str, Any], index: int, file: str) -> Signatur
         per_step=found.per_step,
         marker=found.marker,
         wins=tuple(found.wins),
+        versions=found.versions,
         matches=tuple(found.matches),
         rejects=tuple(found.rejects),
         source=found.source,
@@ -290,8 +313,7 @@ def _read_signature(table: Mapping[str, Any], index: int, file: str) -> Signatur
 def _read_nvtx(table: Mapping[str, Any], index: int, file: str) -> NvtxRule:
     where = f"[[nvtx]] {index}"
     found = _convert(table, _Nvtx, file, where)
-    buckets = tuple(b for b in BUCKETS if b != "unattributed")
-    _choose(found.bucket, buckets, file, where, "bucket")
+    _choose(found.bucket, NVTX_BUCKETS, file, where, "bucket")
     return NvtxRule(found.pattern, found.bucket, found.source)
 
 
@@ -308,6 +330,14 @@ def _check_ids(signatures: Sequence[Signature], file: str) -> None:
 
 
 # ---------------------------------------------------------------- values
+
+
+def _check_versions(text: str, file: str, where: str) -> None:
+    """Refuse a version range that is not ``*`` or comparisons separated by commas."""
+    if not _VERSIONS.fullmatch(text.strip()):
+        raise _error(
+            file, where, "versions", f"{text!r} is not a range", 'write "*" or ">=0.26,<0.34"'
+        )
 
 
 def _pattern(text: str, captures: Sequence[str], file: str, where: str) -> Pattern:

@@ -45,6 +45,8 @@ class Signature:
         Ids of signatures that yield to this one when both match.
     matches, rejects : tuple of str
         Example kernel names that it takes and does not take.
+    versions : str
+        Versions of the engine that have it; empty: all that its file describes.
     source, note : str
         Where the facts come from; anything a reader should know.
     """
@@ -68,6 +70,7 @@ class Signature:
     rejects: tuple[str, ...]
     source: str
     note: str = ""
+    versions: str = ""
 
     def match(self, name: KernelName) -> Match | None:
         """Match by name; the launch geometry is not looked at."""
@@ -128,7 +131,8 @@ class EngineSpec:
     """One engine: what its kernels are and how its rounds work.
 
     ``digest`` is ``sha256:`` and the SHA-256 of the file's data, independent of its layout.
-    ``streams`` is ``per-model`` when every model runs on a CUDA stream of its own.
+    ``streams`` is ``per-model`` when every model runs on a CUDA stream of its own. ``evidence`` says
+    what tells the engine's phases apart (`registry_file.EVIDENCE`).
     """
 
     name: str
@@ -144,6 +148,26 @@ class EngineSpec:
     recognise: tuple[Pattern, ...]
     signatures: tuple[Signature, ...]
     nvtx: tuple[NvtxRule, ...]
+    evidence: str = "names"
+
+    def shows_every_verify(self, *, opaque_graphs: bool) -> bool:
+        """Whether a capture without a verify kernel is one in which nothing was verified.
+
+        Parameters
+        ----------
+        opaque_graphs : bool
+            The capture has CUDA graphs whose kernels are not in it.
+        """
+        return self.evidence == "names" or (self.evidence == "nodes" and not opaque_graphs)
+
+    @property
+    def caution(self) -> str:
+        """What a reader must know about this engine's names; empty when they tell all phases."""
+        return {
+            "nodes": "a whole round may be one CUDA graph of it: names tell phases only where graphs "
+            "are expanded",
+            "nvtx": "its kernel names tell no phase: only NVTX ranges do",
+        }.get(self.evidence, "")
 
     def resolve(self, names: Sequence[str | KernelName]) -> list[Match | None]:
         """Say which signature takes each name: one answer a name, None where none does.
