@@ -24,7 +24,7 @@ account
 economics scenarios bottleneck breakeven compare curve whatif explain checkup frames
 metric_names metrics quantities comparability diff
 gate limits history_schema history batch
-api notebook render plots report perfetto export annotate notebook gate_output diff_output
+render plots report perfetto export annotate notebook gate_output diff_output
 cli api __main__
 """
 RANK = {room: rank for rank, line in enumerate(TIERS.strip().splitlines()) for room in line.split()}

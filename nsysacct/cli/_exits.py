@@ -17,18 +17,9 @@ import click
 
 from nsysacct.cli._text import encodable, printable
 from nsysacct.errors import NsysacctError
+from nsysacct.extras import EXTRAS
 
 OK, FAILED, USAGE, NO_VERDICT = 0, 1, 2, 3
-
-EXTRAS = {
-    "pandas": "pandas",
-    "matplotlib": "plot",
-    "sqlite_utils": "history",
-    "jinja2": "report",
-    "dask": "distributed",
-    "distributed": "distributed",
-}
-"""Optional package -> the extra of nsysacct that installs it."""
 
 _REMEDIES = {
     errno.ENOSPC: "free some space or write elsewhere",
