@@ -298,14 +298,15 @@ def test_order_of_rows_does_not_matter(tmp_path: Path) -> None:
     assert straight.kernels.start.tolist() != shuffled.kernels.start.tolist()
 
 
+@pytest.mark.parametrize("lost", [0, 63, 64, 700, 999])
 def test_many_ranges_on_several_threads_give_what_one_gives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: int
 ) -> None:
     builder = TraceBuilder()
     for i in range(1_000):
         node = (3 << 32) | i if i % 5 == 0 else None
         builder.kernel(f"k_{i % 7}", 1_000 * i, 1_000 * i + 300, stream=i % 3, graph_node=node)
-    builder.rows(KERNEL)[700]["end"] = None
+    builder.rows(KERNEL)[lost]["end"] = None
     file = builder.write(tmp_path / "t.sqlite", strict=False)
     whole = read_trace(file)
     monkeypatch.setattr(columns, "RANGE_ROWS", 64)
@@ -316,7 +317,7 @@ def test_many_ranges_on_several_threads_give_what_one_gives(
         assert np.array_equal(one, many), name
     assert np.array_equal(whole.kernels.grid, parts.kernels.grid)
     assert len(parts.kernels) == 999
-    assert 701 not in parts.kernels.row
+    assert sorted({*range(1, 1_001)} - {*parts.kernels.row.tolist()}) == [lost + 1]
 
 
 @pytest.mark.parametrize("gap", [2, 10**15])
@@ -370,6 +371,22 @@ def test_damaged_rows_are_left_out_and_counted(
     assert int((k.end - k.start).sum()) == 2_999 * 300
     assert row + 1 not in k.row
     assert len(k.grid) == 2_999
+
+
+def test_damaged_geometry_leaves_the_time_in_the_sums(tmp_path: Path) -> None:
+    builder = small()
+    builder.rows(KERNEL)[0].update(gridY="many", blockX=2**40, blockZ=None)
+    trace = read_trace(builder.write(tmp_path / "t.sqlite", strict=False))
+    assert trace.kernels.grid.tolist() == [[2, NONE, 4], [1, 1, 1]]
+    assert trace.kernels.block.tolist() == [[NONE, 2, NONE], [128, 1, 1]]
+    assert trace.rejected == []
+
+
+def test_damage_in_the_schema_text_is_one_line(path: Path) -> None:
+    data = path.read_bytes()
+    at = data.index(b"CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL")
+    path.write_bytes(data[:at] + b"CR\xff\xfe" + data[at + 4 :])
+    assert "the file is damaged" in reason(path)
 
 
 def test_a_column_of_another_type_rejects_its_rows(tmp_path: Path) -> None:
@@ -515,21 +532,40 @@ def test_truncated_file(path: Path, share: float) -> None:
     assert "truncated" in reason(path)
 
 
+def leaf_pages(file: Path) -> list[int]:
+    """Numbers of the pages that hold kernel rows, in order of the rows."""
+    connection = sqlite3.connect(file)
+    try:
+        sql = "SELECT pageno FROM dbstat WHERE name = ? AND pagetype = 'leaf' ORDER BY path"
+        return [row[0] for row in connection.execute(sql, (KERNEL,))]
+    except sqlite3.OperationalError:
+        pytest.skip("this SQLite has no dbstat")
+    finally:
+        connection.close()
+
+
 def test_damage_inside_a_table_is_one_line(tmp_path: Path) -> None:
     builder = TraceBuilder()
     for i in range(5_000):
         builder.kernel("k", 1_000 * i, 1_000 * i + 300)
     file = builder.write(tmp_path / "t.sqlite")
-    with sqlite3.connect(file) as connection:
-        sql = "SELECT pageno FROM dbstat WHERE name = ? AND pagetype = 'leaf' ORDER BY pageno"
-        try:
-            pages = [row[0] for row in connection.execute(sql, (KERNEL,))]
-        except sqlite3.OperationalError:
-            pytest.skip("this SQLite has no dbstat")
-    connection.close()
+    pages = leaf_pages(file)
     data = bytearray(file.read_bytes())
     middle = (pages[len(pages) // 2] - 1) * 4096
     data[middle : middle + 4096] = b"\xa5" * 4096
+    file.write_bytes(data)
+    assert f"table {KERNEL} cannot be read" in reason(file)
+
+
+def test_a_page_in_the_wrong_place_is_damage_not_a_wrong_sum(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for i in range(5_000):
+        builder.kernel("k", 100_000_000 + 1_000 * i, 100_000_000 + 1_000 * i + 300)
+    file = builder.write(tmp_path / "t.sqlite")
+    pages = leaf_pages(file)
+    data = bytearray(file.read_bytes())
+    first, second = ((page - 1) * 4096 for page in pages[10:12])
+    data[first : first + 4096] = data[second : second + 4096]
     file.write_bytes(data)
     assert f"table {KERNEL} cannot be read" in reason(file)
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nsysacct.trace.arrow import Connection, values_of
 from nsysacct.trace.database import Database, damage, quoted, text_of
 
 I64 = npt.NDArray[np.int64]
@@ -137,6 +138,7 @@ def read_table(
     columns: Sequence[Column],
     *,
     where: str = "",
+    lenient: bool = False,
     progress: Progress | None = None,
 ) -> Table:
     """Read integer columns of `table`.
@@ -149,6 +151,8 @@ def read_table(
     columns : sequence of Column
     where : str
         SQL condition; rows that do not meet it are not read.
+    lenient : bool
+        Read values that are no integers as NONE, and leave out no row for them.
     progress : callable, optional
         Called with (table, rows done, rows in all).
 
@@ -164,14 +168,14 @@ def read_table(
     if count:
         dense = high - low + 1 == count
         plan = _plan(low, high, count, dense=dense)
-        reader = _RangeReader(database, table, there, where, with_rowids=bool(where) or not dense)
+        reader = _RangeReader(database, table, there, where, lenient)
         for piece in _read_ranges(reader, plan, threads=_THREADS if count > 2 * RANGE_ROWS else 1):
             pieces.append(piece)
             done += piece.size + piece.damaged + piece.missing
-            if done > count:
-                raise damage(database.name, ValueError("more rows than the table has"), table)
             if progress is not None:
                 progress(table, min(done, count), count)
+        if done != count and not where:
+            raise damage(database.name, ValueError(f"{done} rows of {count}"), table)
     return _joined(table, columns, there, pieces, low)
 
 
@@ -198,8 +202,8 @@ def _plan(low: int, high: int, count: int, *, dense: bool) -> list[_Range]:
 
 def _read_ranges(reader: _RangeReader, plan: list[_Range], *, threads: int) -> Iterator[_Piece]:
     """Pieces in the order of `plan`, a few of them in the making at a time."""
-    connections: SimpleQueue[_Connection] = SimpleQueue()
-    opened: list[_Connection] = []
+    connections: SimpleQueue[Connection] = SimpleQueue()
+    opened: list[Connection] = []
     threads = min(threads, len(plan))
 
     def read(part: _Range) -> _Piece:
@@ -211,7 +215,7 @@ def _read_ranges(reader: _RangeReader, plan: list[_Range], *, threads: int) -> I
 
     try:
         for _ in range(threads):
-            opened.append(_Connection(reader.database))
+            opened.append(Connection(reader.database))
             connections.put(opened[-1])
         if threads == 1:
             yield from map(read, plan)
@@ -226,45 +230,6 @@ def _read_ranges(reader: _RangeReader, plan: list[_Range], *, threads: int) -> I
             connection.close()
 
 
-class _Connection:
-    """An ADBC connection; not through its dbapi module, whose import costs a fifth of a second."""
-
-    def __init__(self, database: Database) -> None:
-        import adbc_driver_manager
-        import adbc_driver_sqlite
-
-        self._manager = adbc_driver_manager
-        self.errors: tuple[type[BaseException], ...] = (adbc_driver_manager.Error, OSError)
-        try:
-            self._database = adbc_driver_sqlite.connect(database.uri)
-            self._connection = adbc_driver_manager.AdbcConnection(self._database)
-        except self.errors as error:
-            raise damage(database.name, error) from None
-
-    def query(self, sql: str, rows: int) -> Any:
-        """Run a query and return its only record batch, or None when it has no rows."""
-        import pyarrow as pa
-
-        statement = self._manager.AdbcStatement(self._connection)
-        try:
-            statement.set_options(**{"adbc.sqlite.query.batch_rows": str(rows + 1)})
-            statement.set_sql_query(sql)
-            stream, _ = statement.execute_query()
-            reader = pa.RecordBatchReader.from_stream(stream)
-            batches = [batch for batch in reader if batch.num_rows]
-            reader.close()
-        finally:
-            statement.close()
-        if len(batches) > 1:
-            raise OSError("more rows than the table has")
-        return batches[0] if batches else None
-
-    def close(self) -> None:
-        """Close connection and database."""
-        self._connection.close()
-        self._database.close()
-
-
 @dataclass(frozen=True)
 class _RangeReader:
     """Reads one range of a table at a time."""
@@ -273,9 +238,9 @@ class _RangeReader:
     table: str
     columns: Sequence[Column]
     where: str
-    with_rowids: bool
+    lenient: bool
 
-    def read(self, connection: _Connection, part: _Range) -> _Piece:
+    def read(self, connection: Connection, part: _Range) -> _Piece:
         import pyarrow as pa
 
         try:
@@ -286,7 +251,7 @@ class _RangeReader:
             raise damage(self.database.name, error, self.table) from None
         if batch is None:
             return _Piece(part.low, 0, {}, None, 0, 0)
-        return self._piece(batch, part.low)
+        return self._piece(batch, part)
 
     def _sql(self, part: _Range, *, checked: bool) -> str:
         """Select the columns; `checked` takes integers only and adds a flag for damaged rows."""
@@ -295,18 +260,20 @@ class _RangeReader:
         if checked:
             chosen = [f"CASE WHEN typeof({n}) = 'integer' THEN {n} END" for n in names]
             damaged = " OR ".join(f"typeof({n}) NOT IN ('integer', 'null')" for n in names)
-            chosen.append(f"({damaged})")
-        if self.with_rowids:
-            chosen.append("rowid")
+            chosen.append("0" if self.lenient else f"({damaged})")
+        chosen.append("rowid")
         condition = f"rowid BETWEEN {part.low} AND {part.high}"
         if self.where:
             condition += f" AND ({self.where})"
         return f"SELECT {', '.join(chosen)} FROM {quoted(self.table)} WHERE {condition}"
 
-    def _piece(self, batch: Any, low: int) -> _Piece:
+    def _piece(self, batch: Any, part: _Range) -> _Piece:
         size = batch.num_rows
-        arrays = [_numpy(array) for array in batch.columns]
-        rowids = arrays.pop()[0] if self.with_rowids else None
+        arrays = [values_of(array) for array in batch.columns]
+        rowids = arrays.pop()[0]
+        if rowids[0] < part.low or rowids[-1] > part.high or not (rowids[1:] > rowids[:-1]).all():
+            # a page of the table is not where it belongs
+            raise damage(self.database.name, ValueError("rows out of order"), self.table)
         damaged = np.zeros(size, bool)
         if len(arrays) > len(self.columns):
             damaged = arrays.pop()[0] != 0
@@ -323,22 +290,12 @@ class _RangeReader:
         if any(counts):
             keep = ~dropped
             values = {name: data[keep] for name, data in values.items()}
-            rowids = (rowids if rowids is not None else np.arange(low, low + size))[keep]
+            rowids = rowids[keep]
             size = len(rowids)
         compact = {name: _compact(data) for name, data in values.items()}
-        return _Piece(low, size, compact, None if rowids is None else rowids.copy(), *counts)
-
-
-def _numpy(array: Any) -> tuple[I64, Bool | None]:
-    """Values of an arrow int64 array (0 where NULL) and which are NULL (None: none is)."""
-    size, offset = len(array), array.offset
-    validity, data = array.buffers()
-    values = np.frombuffer(data, np.int64, size, offset * 8) if size else np.empty(0, np.int64)
-    if not array.null_count or validity is None:
-        return values, None
-    bits = np.frombuffer(validity, np.uint8)
-    present = np.unpackbits(bits, bitorder="little", count=offset + size)[offset:].astype(bool)
-    return values, ~present
+        # rowids ascend, so as many of them as there are numbers in between means that none is left out
+        dense = not size or (rowids[0] == part.low and rowids[-1] - rowids[0] + 1 == size)
+        return _Piece(part.low, size, compact, None if dense else rowids.copy(), *counts)
 
 
 def _fitted(
@@ -388,7 +345,7 @@ def _joined(
             sizes = [piece.size for piece in pieces if piece.size]
             arrays[column.name] = _filled(column, parts, sizes, size)
     kept = None
-    if any(piece.rowids is not None for piece in pieces):
+    if not _contiguous(pieces, low):
         kept = np.concatenate([piece.all_rowids() for piece in pieces])
     rejected = []
     for reason, count in (
@@ -398,6 +355,15 @@ def _joined(
         if count:
             rejected.append(Rejection(table, reason, count))
     return Table(arrays, size, low, kept, rejected)
+
+
+def _contiguous(pieces: list[_Piece], low: int) -> bool:
+    """Whether the rowids of all pieces together run from `low` without a gap."""
+    for piece in pieces:
+        if piece.size and (piece.rowids is not None or piece.low != low):
+            return False
+        low += piece.size
+    return True
 
 
 def _filled(
@@ -431,7 +397,7 @@ def read_texts(
         f"SELECT rowid, CAST({name} AS BLOB) FROM {quoted(table)}"
         f" WHERE {name} IS NOT NULL AND ({where})"
     )
-    connection = _Connection(database)
+    connection = Connection(database)
     try:
         batch = connection.query(sql, _extent(database, table)[2])
     except connection.errors as error:

@@ -12,6 +12,8 @@ from nsysacct.trace.files import FileFacts
 
 _BATCH = 900  # host parameters that every SQLite build accepts in one statement
 _LOCK_WAIT_S = 2.0
+_ERRORS = (sqlite3.Error, UnicodeError, OverflowError, MemoryError)
+"""What sqlite3 raises on damage; its message may itself be text that is not UTF-8."""
 
 
 def quoted(name: str) -> str:
@@ -61,7 +63,7 @@ class Database:
                 yield connection
             finally:
                 connection.close()
-        except (sqlite3.Error, OverflowError, MemoryError) as error:
+        except _ERRORS as error:
             raise damage(self.name, error, table) from None
 
     def rows(
@@ -143,7 +145,7 @@ def _probe(facts: FileFacts) -> None:
             connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
         finally:
             connection.close()
-    except sqlite3.Error as error:
+    except _ERRORS as error:
         if "locked" in str(error):
             raise damage(facts.name, error) from None
         # file systems without locks refuse this connection and allow the immutable one
@@ -163,7 +165,7 @@ def _tables(name: str, uri: str) -> dict[str, tuple[str, ...]]:
                 columns.setdefault(text_of(table), []).append(text_of(column))
         finally:
             connection.close()
-    except sqlite3.Error as error:
+    except _ERRORS as error:
         raise damage(name, error) from None
     return {table: tuple(names) for table, names in columns.items()}
 

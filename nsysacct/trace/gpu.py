@@ -48,12 +48,12 @@ def _graph_ids(graph: I64, node: I64) -> I64:
 
 
 def _geometry(loader: Loader, kernels: Table) -> tuple[I32, I32]:
-    """Grid and block of the kernels kept, read now."""
-    table = loader.read(schema.KERNEL, schema.GEOMETRY_COLUMNS)
+    """Read grid and block of the kernels kept; NONE where a value is no integer."""
+    table = loader.read(schema.KERNEL, schema.GEOMETRY_COLUMNS, lenient=True)
     shape = (kernels.size, 3)
     grid, block = np.empty(shape, np.int32), np.empty(shape, np.int32)
     at: I64 | slice = slice(None)
-    if kernels.kept is not None:
+    if kernels.kept is not None or kernels.size != table.size:
         at = np.searchsorted(table.rowids(), kernels.rowids())
     for i in range(3):
         grid[:, i] = table.arrays[schema.GEOMETRY_COLUMNS[i].name][at]

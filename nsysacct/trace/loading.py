@@ -41,11 +41,15 @@ class Loader:
         """Columns of a table; none where the export lacks it."""
         return self.database.columns.get(table, ())
 
-    def read(self, name: str, columns: Sequence[Column], where: str = "") -> Table:
-        """Read columns of a table; an empty one where the export lacks it."""
+    def read(
+        self, name: str, columns: Sequence[Column], where: str = "", *, lenient: bool = False
+    ) -> Table:
+        """Read columns of a table; an empty one where the export lacks it (see `read_table`)."""
         if not self.database.has(name):
             return Table({column.name: np.empty(0, column.dtype) for column in columns}, 0)
-        table = read_table(self.database, name, columns, where=where, progress=self.progress)
+        table = read_table(
+            self.database, name, columns, where=where, lenient=lenient, progress=self.progress
+        )
         self.rejected.extend(table.rejected)
         return table
 
