@@ -145,6 +145,29 @@ def test_bounds_of_whole_rounds_are_the_extremes(name, k):
                 )
 
 
+def best_by_all_histograms(values, rounds, accepted):
+    """Greatest sum of values over `rounds` draws that add up to `accepted`, without shortcuts."""
+    best = {0: 0.0}
+    for _ in range(rounds):
+        after = {}
+        for total, value in best.items():
+            for n, gain in enumerate(values):
+                after[total + n] = max(after.get(total + n, -math.inf), value + gain)
+        best = after
+    return best[accepted]
+
+
+@given(st.lists(st.integers(-9, 9), min_size=2, max_size=7), st.integers(1, 45), st.floats(0, 1))
+@settings(max_examples=150, deadline=None)
+def test_bounds_of_any_function_are_the_extremes(values, rounds, part):
+    k = len(values) - 1
+    accepted = round(part * k * rounds)
+    found = acc.bounds(accepted / rounds, k, values.__getitem__, rounds)
+    assert found.high * rounds == pytest.approx(best_by_all_histograms(values, rounds, accepted))
+    negated = [-v for v in values]
+    assert -found.low * rounds == pytest.approx(best_by_all_histograms(negated, rounds, accepted))
+
+
 @given(st.integers(1, 6), st.integers(1, 400), st.data())
 @settings(max_examples=60, deadline=None)
 def test_bounds_of_many_rounds_approach_the_shares(k, rounds, data):
