@@ -153,6 +153,30 @@ def test_llama_rounds_cut_away_at_the_start():
     assert reading.counters.n_ok == [2, 2, 1, 2]
 
 
+def test_llama_unprinted_round_of_each_request():
+    head = "slot x: id  {} | task {} | "
+    rounds = ((0, 4, 2), (1, 5, 3), (0, 4, 0), (1, 5, 1))
+    text = "".join(head.format(s, t) + f"accepted {a}/3 draft tokens\n" for s, t, a in rounds)
+    # task 4 ends with a round of 1/2, task 5 with one of 2/2
+    text += head.format(0, 4) + "draft acceptance = 0.37500 ( 3 accepted / 8 generated), "
+    text += "mean len = 2.00\n"
+    text += head.format(1, 5) + "draft acceptance = 0.75000 ( 6 accepted / 8 generated), "
+    text += "mean len = 3.00\n"
+    reading = read_log(text)
+    assert reading.counters.n_ok == [1, 2, 2, 1]
+    assert [p.n_ok for p in reading.parts] == [[1, 1, 1, 0], [0, 1, 1, 1]]
+    assert kinds(reading) == ["round-not-printed"]
+    assert reading.findings[0].detail.startswith("2 rounds (3 of 4 drafts accepted)")
+
+
+def test_llama_replays_that_only_a_debug_log_shows_in_part():
+    text = (
+        "slot x: id 0 | task 1 | restoring speculative checkpoint (pos_min = 1)\n"
+        "slot x: id 0 | task 1 | accepted 2/2 draft tokens, new n_tokens = 20\n"
+    )
+    assert kinds(read_log(text)) == ["replays-hidden"]
+
+
 def test_llama_replays_are_no_rounds():
     reading = read_log(LOGS / "llama_checkpoint.log")
     assert reading.counters.replays == 2

@@ -7,12 +7,16 @@ server logs: 22 lines of 23 rounds).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
 from nsysacct.logs.reading import Counters, positions_of
 from nsysacct.model import Finding
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 def completed(
@@ -43,7 +47,7 @@ def completed(
     accepted, drafted = told.accepted - lines.accepted, told.drafted - lines.drafted
     if drafted <= 0:
         return lines, []  # equal, or a disagreement that is reported as such
-    missing = told.rounds - lines.rounds if told.rounds and lines.rounds else requests
+    missing = _missing(lines, told, requests)
     if missing > max(requests, 1) or not 0 <= accepted <= drafted:
         return None, [_cut(lines, told)]
     if missing == 1 and drafted <= (lines.k or drafted):
@@ -51,6 +55,36 @@ def completed(
     if told.n_ok is not None:
         return None, [_unprinted(missing, accepted, drafted)]
     return None, [_cut(lines, told)]
+
+
+def completed_by_request(
+    lines: Mapping[Key, Counters], summaries: Sequence[tuple[Key, Counters]]
+) -> tuple[list[Counters], list[Finding]]:
+    """Add to each request the one round that its own summary counts and no line shows.
+
+    Requests without exactly one summary, or whose lines are cut, stay as they are.
+    """
+    own = Counter(key for key, _ in summaries)
+    by_key = {key: summary for key, summary in summaries if own[key] == 1}
+    parts: list[Counters] = []
+    accepted = drafted = rounds = 0
+    for key, part in lines.items():
+        summary = by_key.get(key)
+        best, _ = completed(part, [summary] if summary is not None else [], 1)
+        parts.append(best or part)
+        if best is not None and best is not part:
+            rounds += 1
+            accepted += (best.accepted or 0) - (part.accepted or 0)
+            drafted += (best.drafted or 0) - (part.drafted or 0)
+    return parts, [_unprinted(rounds, accepted, drafted)] if rounds else []
+
+
+def _missing(lines: Counters, told: Counters, requests: int) -> int:
+    if told.rounds is None or lines.rounds is None:
+        return requests
+    low, high = told.rounds_low or told.rounds, told.rounds_high or told.rounds
+    # rounds that the totals leave open are at least the printed ones and the unprinted one
+    return max(low, min(high, lines.rounds + 1)) - lines.rounds
 
 
 def _with_round(lines: Counters, accepted: int, drafted: int) -> Counters:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from nsysacct.logs.completion import completed
+from nsysacct.logs.completion import completed, completed_by_request
 from nsysacct.logs.printed import counted
 from nsysacct.logs.prometheus import prometheus
 from nsysacct.logs.reading import Counters, Found, from_histogram, histogram_of, total
@@ -50,9 +50,11 @@ Task = tuple[int, int] | None
 def read(log: Log) -> Found:
     """Read all formats; the lines of single rounds are the most exact, where they are complete."""
     limit = _limit(log)
-    rounds, requests = _rounds(log)
+    by_task, hidden = _rounds(log)
+    requests = list(by_task.values())
     statistics = _statistics(log)
-    summaries, unclear = _summaries(log, limit)
+    summaries_by_task, unclear = _summaries(log, limit)
+    summaries = [summary for _, summary in summaries_by_task]
     timings = _timings(log)
     examples = _examples(log)
     scraped, findings = prometheus(
@@ -60,10 +62,12 @@ def read(log: Log) -> Found:
         accepted="num_accepted_tokens", positions="num_accepted_tokens_per_pos",
     )  # fmt: skip
     others = [*statistics, *_totals(summaries, timings), *examples]
-    if rounds:
-        best, more = completed(rounds[0], others, max(len(summaries), len(timings), 1))
-        sources = [best, *others] if best is not None else [*others, *rounds]
-        findings += more
+    if requests:
+        requests, more = completed_by_request(by_task, summaries_by_task)
+        lines = total(FORMATS[0], requests)
+        best, still = completed(lines, others, max(len(summaries), len(timings), len(requests)))
+        sources = [best, *others] if best is not None else [*others, lines]
+        findings += [*hidden, *more, *still]
     else:
         sources = others
         findings += [] if statistics else unclear
@@ -115,8 +119,8 @@ class _Rounds:
             self.drafted.append(drafted)
 
 
-def _rounds(log: Log) -> tuple[list[Counters], list[Counters]]:
-    """All rounds in one, and each request's."""
+def _rounds(log: Log) -> tuple[dict[Task, Counters], list[Finding]]:
+    """Rounds of each request, and whether replays hide among them."""
     found = []
     for number, line in log.numbered("draft tokens"):
         match = _ACCEPTED.search(line)
@@ -128,8 +132,18 @@ def _rounds(log: Log) -> tuple[list[Counters], list[Counters]]:
     for number, task, accepted, drafted, rest in bare or found:
         rounds = tasks.setdefault(task, _Rounds([], [], []))
         rounds.add(number, accepted, drafted, "restore checkpoint" in rest)
-    parts = [_counted_rounds(r) for r in tasks.values() if r.drafted]
-    return ([total(FORMATS[0], parts)] if parts else []), parts
+    by_task = {task: _counted_rounds(r) for task, r in tasks.items() if r.drafted}
+    restores = sum(1 for _ in log.numbered("restoring speculative checkpoint"))
+    if bare or not restores or not by_task:
+        return by_task, []
+    detail = (
+        f"{restores} checkpoints were restored: the second pass of each such round is printed "
+        "like a round, and its first one is not"
+    )
+    remedy = "run the server with LLAMA_TRACE=1, which prints both"
+    return by_task, [
+        Finding(kind="replays-hidden", severity="warning", detail=detail, remedy=remedy)
+    ]
 
 
 def _counted_rounds(rounds: _Rounds) -> Counters:
@@ -185,21 +199,21 @@ def _floats(text: str) -> list[float]:
     return [float(w) for w in text.replace(",", " ").split()]
 
 
-def _summaries(log: Log, limit: int | None) -> tuple[list[Counters], list[Finding]]:
+def _summaries(log: Log, limit: int | None) -> tuple[list[tuple[Task, Counters]], list[Finding]]:
     """One summary a request; its rates a position follow on a line of their own."""
-    open_lines: dict[Task, tuple[int, re.Match[str]]] = {}
+    open_lines: dict[Task, int] = {}
     rates: dict[int, list[float]] = {}
-    matches: list[tuple[int, re.Match[str]]] = []
+    matches: list[tuple[int, Task, re.Match[str]]] = []
     for number, line in log.numbered("draft acceptance", "acc per pos"):
         task = _task(line)
         if match := _SUMMARY.search(line):
-            matches.append((number, match))
-            open_lines[task] = (number, match)
+            matches.append((number, task, match))
+            open_lines[task] = number
         elif (match := _PER_POS.search(line)) and task in open_lines:
-            rates[open_lines.pop(task)[0]] = _floats(match[1])
-    parts: list[Counters] = []
+            rates[open_lines.pop(task)] = _floats(match[1])
+    parts: list[tuple[Task, Counters]] = []
     findings: list[Finding] = []
-    for number, match in matches:
+    for number, task, match in matches:
         drafted, per_pos = int(match[2]), rates.get(number)
         if not drafted:
             continue
@@ -207,7 +221,7 @@ def _summaries(log: Log, limit: int | None) -> tuple[list[Counters], list[Findin
             FORMATS[2], number, int(match[1]), drafted, float(match[3]) if match[3] else None,
             per_pos, len(per_pos) if per_pos else limit,
         )  # fmt: skip
-        parts.append(part)
+        parts.append((task, part))
         findings += more
     return parts, findings
 
