@@ -185,7 +185,15 @@ def _positions(summary: Summary) -> Table:
         ]
         for p in summary.positions
     ]
-    columns = ["j", "of all rounds", "p_j", "interval", "of those at j-1", "alpha_j", "interval "]
+    columns = [
+        "j",
+        "of all rounds",
+        "p_j",
+        "p_j interval",
+        "of those at j-1",
+        "alpha_j",
+        "alpha_j interval",
+    ]
     return Table(
         "Positions: p_j = P(n_ok >= j), alpha_j = P(n_ok >= j | n_ok >= j-1)", columns, rows
     )
