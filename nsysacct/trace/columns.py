@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from nsysacct.trace.arrow import Connection, values_of
 from nsysacct.trace.database import Database, damage, quoted, text_of
+from nsysacct.trace.encoding import is_constant
 
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
@@ -96,10 +97,11 @@ class Table:
     def keep(self, good: Bool) -> None:
         """Keep the rows marked in `good`."""
         rowids = self.rowids()
-        for name, array in self.arrays.items():
-            self.arrays[name] = array[good]
         self.kept = rowids[good]
         self.size = len(self.kept)
+        for name, array in self.arrays.items():
+            constant = is_constant(array) and self.size
+            self.arrays[name] = np.broadcast_to(array[0], self.size) if constant else array[good]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +127,83 @@ class _Piece:
     damaged: int
     missing: int
 
-    def all_rowids(self) -> I64:
-        """Rowid of each row."""
-        if self.rowids is not None:
-            return self.rowids
-        return np.arange(self.low, self.low + self.size, dtype=np.int64)
+
+class _Filling:
+    """A column that grows by pieces into memory set aside once, or stays a single value."""
+
+    def __init__(self, dtype: type[np.int64] | type[np.int32], capacity: int) -> None:
+        self._dtype = dtype
+        self._capacity = capacity
+        self._size = 0
+        self._value = NONE
+        self._array: npt.NDArray[Any] | None = None
+
+    def add(self, part: npt.NDArray[Any] | int, size: int) -> None:
+        """Append `size` rows."""
+        if self._size == 0 and isinstance(part, int):
+            self._value = part
+        elif self._array is None and not (isinstance(part, int) and part == self._value):
+            self._array = np.empty(self._capacity, self._dtype)  # costs memory once written to
+            self._array[: self._size] = self._value
+        if self._array is not None:
+            self._array[self._size : self._size + size] = part
+        self._size += size
+
+    def finished(self) -> npt.NDArray[Any]:
+        """Give the column; one value throughout takes the room of one."""
+        if self._array is not None:
+            return self._array[: self._size]
+        if not self._size:
+            return np.empty(0, self._dtype)
+        return np.broadcast_to(self._dtype(self._value), self._size)
+
+
+class _Whole:
+    """Puts pieces together as they come."""
+
+    def __init__(self, columns: Sequence[Column], low: int, capacity: int) -> None:
+        self.seen = 0
+        self._low = low
+        self._size = 0
+        self._counts = {"a value is not an integer": 0, "a value is missing or out of range": 0}
+        self._columns = {column.name: _Filling(column.dtype, capacity) for column in columns}
+        self._rowids = _Filling(np.int64, capacity)
+        self._contiguous = True
+
+    def add(self, piece: _Piece) -> None:
+        """Append a piece."""
+        self.seen += piece.size + piece.damaged + piece.missing
+        for reason, count in zip(self._counts, (piece.damaged, piece.missing), strict=True):
+            self._counts[reason] += count
+        if not piece.size:
+            return
+        for name, column in self._columns.items():
+            column.add(piece.values.get(name, NONE), piece.size)
+        self._add_rowids(piece)
+        self._size += piece.size
+
+    def _add_rowids(self, piece: _Piece) -> None:
+        """Keep rowids from the first gap on; until then their numbers follow from the place."""
+        follows = piece.rowids is None and piece.low == self._low + self._size
+        if self._contiguous and follows:
+            return
+        if self._contiguous and self._size:
+            self._rowids.add(np.arange(self._low, self._low + self._size), self._size)
+        self._contiguous = False
+        rowids = piece.rowids
+        if rowids is None:
+            rowids = np.arange(piece.low, piece.low + piece.size)
+        self._rowids.add(rowids, piece.size)
+
+    def finished(self, table: str) -> Table:
+        """Give the table."""
+        return Table(
+            {name: column.finished() for name, column in self._columns.items()},
+            self._size,
+            self._low,
+            None if self._contiguous else self._rowids.finished(),
+            [Rejection(table, reason, n) for reason, n in self._counts.items() if n],
+        )
 
 
 def read_table(
@@ -163,20 +237,18 @@ def read_table(
     """
     low, high, count = _extent(database, table)
     there = [column for column in columns if column.name in database.columns[table]]
-    pieces: list[_Piece] = []
-    done = 0
+    whole = _Whole(columns, low, count)
     if count:
         dense = high - low + 1 == count
         plan = _plan(low, high, count, dense=dense)
         reader = _RangeReader(database, table, there, where, lenient)
         for piece in _read_ranges(reader, plan, threads=_THREADS if count > 2 * RANGE_ROWS else 1):
-            pieces.append(piece)
-            done += piece.size + piece.damaged + piece.missing
+            whole.add(piece)
             if progress is not None:
-                progress(table, min(done, count), count)
-        if done != count and not where:
-            raise damage(database.name, ValueError(f"{done} rows of {count}"), table)
-    return _joined(table, columns, there, pieces, low)
+                progress(table, min(whole.seen, count), count)
+        if whole.seen != count and not where:
+            raise damage(database.name, ValueError(f"{whole.seen} rows of {count}"), table)
+    return whole.finished(table)
 
 
 def _extent(database: Database, table: str) -> tuple[int, int, int]:
@@ -323,59 +395,6 @@ def _compact(data: npt.NDArray[Any]) -> npt.NDArray[Any] | int:
     if len(data) and data[0] == data[-1] and bool((data == data[0]).all()):
         return int(data[0])
     return np.array(data, copy=True)
-
-
-def _joined(
-    table: str, columns: Sequence[Column], there: Sequence[Column], pieces: list[_Piece], low: int
-) -> Table:
-    """Put the pieces together, column by column, so that only one column exists twice."""
-    size = sum(piece.size for piece in pieces)
-    names = {column.name for column in there}
-    arrays: dict[str, npt.NDArray[Any]] = {}
-    for column in columns:
-        parts = [p.values.pop(column.name) for p in pieces if p.size and column.name in names]
-        scalars = {part for part in parts if isinstance(part, int)}
-        if not size:
-            arrays[column.name] = np.empty(0, column.dtype)
-        elif column.name not in names:
-            arrays[column.name] = np.broadcast_to(column.dtype(NONE), size)
-        elif len(scalars) == 1 and all(isinstance(part, int) for part in parts):
-            arrays[column.name] = np.broadcast_to(column.dtype(scalars.pop()), size)
-        else:
-            sizes = [piece.size for piece in pieces if piece.size]
-            arrays[column.name] = _filled(column, parts, sizes, size)
-    kept = None
-    if not _contiguous(pieces, low):
-        kept = np.concatenate([piece.all_rowids() for piece in pieces])
-    rejected = []
-    for reason, count in (
-        ("a value is not an integer", sum(piece.damaged for piece in pieces)),
-        ("a value is missing or out of range", sum(piece.missing for piece in pieces)),
-    ):
-        if count:
-            rejected.append(Rejection(table, reason, count))
-    return Table(arrays, size, low, kept, rejected)
-
-
-def _contiguous(pieces: list[_Piece], low: int) -> bool:
-    """Whether the rowids of all pieces together run from `low` without a gap."""
-    for piece in pieces:
-        if piece.size and (piece.rowids is not None or piece.low != low):
-            return False
-        low += piece.size
-    return True
-
-
-def _filled(
-    column: Column, parts: list[npt.NDArray[Any] | int], sizes: list[int], size: int
-) -> npt.NDArray[Any]:
-    whole = np.empty(size, column.dtype)
-    at = 0
-    for i, length in enumerate(sizes):
-        whole[at : at + length] = parts[i]
-        parts[i] = 0  # frees the piece
-        at += length
-    return whole
 
 
 def read_texts(

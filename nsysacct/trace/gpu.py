@@ -42,9 +42,12 @@ def load_kernels(loader: Loader) -> tuple[Kernels, list[str]]:
 
 def _graph_ids(graph: I64, node: I64) -> I64:
     """Take the graphId column where it has a value, else the upper half of the node id."""
-    if not len(node) or (is_constant(node) and is_constant(graph) and node[0] == NONE):
+    if is_constant(node) and node[0] == NONE:
         return graph
-    return np.where(graph == NONE, np.where(node == NONE, NONE, node >> 32), graph)
+    of_node = node >> 32  # NONE stays NONE: the shift keeps the sign
+    if is_constant(graph) and graph[0] == NONE:
+        return of_node
+    return np.where(graph == NONE, of_node, graph)
 
 
 def _geometry(loader: Loader, kernels: Table) -> tuple[I32, I32]:
