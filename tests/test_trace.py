@@ -54,7 +54,7 @@ def everything(trace: Trace) -> None:
     for name in ("kernels", "memops", "graph_runs", "api", "syncs", "nvtx", "nvtx_marks"):
         assert len(getattr(trace, name).start) == len(getattr(trace, name).row)
     _ = (trace.kernels.grid, trace.graph_events, trace.graph_node_events, trace.gpu_metrics)
-    _ = (trace.diagnostics, trace.info, trace.processes, trace.gpus)
+    _ = (trace.memory_usage, trace.diagnostics, trace.info, trace.processes, trace.gpus)
 
 
 # Content
@@ -218,6 +218,23 @@ def test_gpu_metrics_have_names(tmp_path: Path) -> None:
     assert [metrics.names[m] for m in metrics.metric] == ["DRAM Read Throughput"]
     assert metrics.value.tolist() == [88]
     assert read_trace(small().write(tmp_path / "u.sqlite")).gpu_metrics is None
+
+
+def test_allocations_grow_and_shrink(tmp_path: Path) -> None:
+    builder = small()
+    place = {"globalPid": builder.process(1000), "deviceId": 0, "memKind": 2}
+    for at, operation, size in ((5, 0, 100), (6, 1, 40), (7, 9, 1)):
+        builder.row("CUDA_GPU_MEMORY_USAGE_EVENTS", start=at, bytes=size,
+                    memoryOperationType=operation, **place)  # fmt: skip
+    usage = read_trace(builder.write(tmp_path / "t.sqlite")).memory_usage
+    assert usage is not None
+    assert usage.change.tolist() == [100, -40]
+    assert (usage.kind.tolist(), usage.gpu.tolist(), usage.process.tolist()) == (
+        [2, 2],
+        [0, 0],
+        [0, 0],
+    )
+    assert read_trace(small().write(tmp_path / "u.sqlite")).memory_usage is None
 
 
 @pytest.mark.parametrize(

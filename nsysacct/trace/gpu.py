@@ -11,7 +11,9 @@ from nsysacct.trace import schema
 from nsysacct.trace.columns import NONE, Table
 from nsysacct.trace.encoding import is_constant
 from nsysacct.trace.loading import Loader
-from nsysacct.trace.tables import I32, I64, GraphRuns, Kernels, MemKind, MemOps
+from nsysacct.trace.tables import I32, I64, GraphRuns, Kernels, MemKind, MemOps, MemoryUsage
+
+_ALLOCATED, _FREED = 0, 1
 
 
 def load_kernels(loader: Loader) -> tuple[Kernels, list[str]]:
@@ -113,5 +115,25 @@ def load_graph_runs(loader: Loader) -> GraphRuns:
         graph=a["graphId"],
         graph_exec=a["graphExecId"],
         timed=(a["start"] != 0) | (a["end"] != 0),
+        rowids=table.rowids,
+    )
+
+
+def load_memory_usage(loader: Loader) -> MemoryUsage | None:
+    """Read allocations. Source: CUDA_GPU_MEMORY_USAGE_EVENTS (``--cuda-memory-usage=true``)."""
+    names = {column.name for column in schema.MEMORY_USAGE_COLUMNS}
+    if not names <= set(loader.columns(schema.MEMORY_USAGE)):
+        return None
+    known = f"memoryOperationType IN ({_ALLOCATED}, {_FREED})"
+    table = loader.read(schema.MEMORY_USAGE, schema.MEMORY_USAGE_COLUMNS, where=known)
+    a = table.arrays
+    process, gpu = loader.place(a)
+    freed = a.pop("memoryOperationType") == _FREED
+    return MemoryUsage(
+        start=a["start"],
+        process=process,
+        gpu=gpu,
+        kind=a["memKind"],
+        change=np.where(freed, -a["bytes"], a["bytes"]),
         rowids=table.rowids,
     )

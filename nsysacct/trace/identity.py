@@ -5,11 +5,10 @@ Only named keys are read: the same tables hold environments, command lines and o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nsysacct.trace.database import Database, text_of
-from nsysacct.trace.tables import Diagnostic, Gpu, Process
+from nsysacct.trace.tables import Diagnostic, Gpu
 
 _SEVERITY = {1: "info", 2: "warning", 3: "error", 4: "verbose"}
 _SOURCE = {1: "injection", 2: "daemon", 3: "analysis"}
@@ -86,14 +85,13 @@ def _graph_trace(database: Database) -> str | None:
     return mode or None
 
 
-def read_processes(database: Database, global_pids: Iterable[int]) -> list[Process]:
-    """Name the processes seen in the trace. Source: PROCESSES (2022 and later)."""
-    names = {
+def read_process_names(database: Database) -> dict[int, str]:
+    """Read the names of processes by serialised id. Source: PROCESSES (2022 and later)."""
+    return {
         row["globalPid"]: text_of(row["name"])
         for row in database.records("PROCESSES", "globalPid", "name")
         if isinstance(row["globalPid"], int) and row["name"] is not None
     }
-    return [Process(g, pid_of(g), names.get(g)) for g in global_pids]
 
 
 class Devices:

@@ -13,7 +13,7 @@ from nsysacct.trace.columns import Progress, Rejection
 from nsysacct.trace.database import Database, open_database, quoted
 from nsysacct.trace.encoding import distinct
 from nsysacct.trace.files import FileFacts, identify, snapshot
-from nsysacct.trace.gpu import load_graph_runs, load_kernels, load_memops
+from nsysacct.trace.gpu import load_graph_runs, load_kernels, load_memops, load_memory_usage
 from nsysacct.trace.host import (
     load_api,
     load_gpu_metrics,
@@ -24,8 +24,9 @@ from nsysacct.trace.host import (
 from nsysacct.trace.identity import (
     Devices,
     Versions,
+    pid_of,
     read_diagnostics,
-    read_processes,
+    read_process_names,
     read_versions,
 )
 from nsysacct.trace.loading import Loader
@@ -40,6 +41,7 @@ from nsysacct.trace.tables import (
     GraphRuns,
     Kernels,
     MemOps,
+    MemoryUsage,
     NvtxRanges,
     Process,
     Syncs,
@@ -164,11 +166,12 @@ class Trace:
     def processes(self) -> list[Process]:
         """Processes with GPU work or CUDA API calls."""
         _ = self.api
-        return self._processes
+        names = self._process_names
+        return [Process(g, pid_of(g), names.get(g)) for g in self._loader.global_pids]
 
     @cached_property
-    def _processes(self) -> list[Process]:
-        return read_processes(self._database, self._loader.global_pids)
+    def _process_names(self) -> dict[int, str]:
+        return read_process_names(self._database)
 
     @property
     def gpus(self) -> list[Gpu]:
@@ -269,6 +272,12 @@ class Trace:
     def gpu_metrics(self) -> GpuMetrics | None:
         """Hardware counters over time (``--gpu-metrics-devices``); None where not recorded."""
         return load_gpu_metrics(self._loader)
+
+    @cached_property
+    def memory_usage(self) -> MemoryUsage | None:
+        """Allocations over time (``--cuda-memory-usage=true``); None where not recorded."""
+        _ = self.api
+        return load_memory_usage(self._loader)
 
     def _count(self, table: str) -> int:
         if not self._database.has(table):

@@ -20,6 +20,7 @@ NVTX = "NVTX_EVENTS"
 GRAPH_EVENTS = "CUDA_GRAPH_EVENTS"
 GRAPH_NODE_EVENTS = "CUDA_GRAPH_NODE_EVENTS"
 GPU_METRICS = "GPU_METRICS"
+MEMORY_USAGE = "CUDA_GPU_MEMORY_USAGE_EVENTS"
 
 GPU_TABLES = (KERNEL, MEMCPY, MEMSET, GRAPH_TRACE)
 NAME_COLUMNS = ("demangledName", "shortName", "mangledName")
@@ -75,6 +76,14 @@ EVENT_COLUMNS = (
     Column("start", required=True),
     Column("eventClass", I32),
     Column("globalTid"),
+)
+MEMORY_USAGE_COLUMNS = (
+    Column("start", required=True),
+    Column("globalPid"),
+    Column("deviceId", I32, required=True),
+    Column("bytes", required=True),
+    Column("memKind", I32, required=True),
+    Column("memoryOperationType", I32, required=True),
 )
 METRIC_COLUMNS = (
     Column("timestamp", required=True),

@@ -235,6 +235,23 @@ class Diagnostic:
 
 
 @dataclass(frozen=True)
+class MemoryUsage(_Rows):
+    """CUDA_GPU_MEMORY_USAGE_EVENTS: memory that the program allocated and freed.
+
+    The driver's own memory and what was allocated before the capture are not in it.
+    """
+
+    start: I64  # ns
+    process: I32
+    gpu: I32
+    kind: I32  # 1 pinned, 2 device, 4 managed, 5 device static, ...
+    change: I64  # bytes; negative when freed
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass(frozen=True)
 class GpuMetrics:
     """GPU_METRICS: hardware counters sampled over time."""
 
