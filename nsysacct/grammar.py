@@ -200,8 +200,7 @@ def _name_steps(
         code[steps] = plain
         _apply_plan(layout, steps, plan)
         return
-    drafts = np.flatnonzero(code == Code.DRAFT)
-    begin = int(min(verify[0], drafts[0])) if len(drafts) else int(verify[0])
+    begin = int(verify[0])
     early, late = steps < begin, steps > verify[-1]
     code[steps[early]] = plain[early]
     _apply_plan(layout, steps[early], plan)

@@ -157,7 +157,8 @@ def _split_table(account: ProcessAccount, style: Style) -> str:
     ]
     for b in inside:
         per = ms(b.ns_per_round) if b.ns_per_round is not None else ""
-        rows.append((b.bucket, ms(b.total_ns), per, percent(b.total_ns, wall), _how(b)))
+        how = _how(b) + _steps_priced(b, account)
+        rows.append((b.bucket, ms(b.total_ns), per, percent(b.total_ns, wall), how))
     rows.append(_residual_row(account, rounds))
     rows.append(("wall", ms(wall), ms(wall / rounds), "", _wall_how(account)))
     rows += [(b.bucket, ms(b.total_ns), "", "", _how(b) or _memory_only(b)) for b in outside]
@@ -170,6 +171,13 @@ def _split_table(account: ProcessAccount, style: Style) -> str:
         if r[0] == "wall" and outside:
             lines.append(style("outside the rounds, or not placed:", "dim"))
     return "\n".join(lines)
+
+
+def _steps_priced(bucket: Bucket, account: ProcessAccount) -> str:
+    """How many steps an arithmetic amount stands for."""
+    step = account.options.get("step_ns") if isinstance(account, Account) else None
+    amount = bucket.by_basis.get("arithmetic")
+    return f" ({amount // step} steps x {step / 1e6:g} ms)" if step and amount else ""
 
 
 def _totals_table(account: ProcessAccount, style: Style) -> str:
@@ -298,6 +306,8 @@ def _grouped(signatures: Sequence[SignatureCount]) -> list[SignatureCount]:
 def _signature(s: SignatureCount) -> str:
     if s.rounds is None:
         return f"{s.instances} of {s.pattern}: not whole{' (' + s.detail + ')' if s.detail else ''}"
+    if s.kind == "draft-step":
+        return f"{s.instances} of {s.pattern} = {s.per_layer} x {s.layers} draft steps"
     parts = []
     if s.per_layer and s.layers:
         kind = "layers" if s.kind == "all" else f"{s.kind} layers"

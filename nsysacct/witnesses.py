@@ -58,7 +58,7 @@ def judge(
     markers = _marker_counts(line, names, observed)
     if found.how == "names" and not counted:
         markers += _pass_counts(line, trace, names, found)
-    signatures = [*markers, *signatures]
+    signatures = [*markers, *signatures, *_draft_counts(line, trace, names, found)]
     proven = (bool(counted) and proof.whole and proof.rounds == observed) or (
         bool(markers) and all(m.verdict == "exact" for m in markers)
     )
@@ -239,6 +239,42 @@ def _marker_counts(line: Timeline, names: NameEvidence, observed: int) -> list[S
             continue
         rows.append(_by_round(s.pattern, mine, duration, observed))
     return rows
+
+
+def _draft_counts(
+    line: Timeline, trace: Trace, names: NameEvidence, found: Structure
+) -> list[SignatureCount]:
+    """Kernels of draft passes against k draft steps a round: a remainder is shown, not rounded away.
+
+    They cross-check; the rounds are proven by what verifies.
+    """
+    layout, passes = found.layout, found.passes
+    if found.how != "names" or not layout.rounds or not found.k or not (names.code == Code.DRAFT).any():
+        return []
+    steps = layout.rounds * found.k
+    inside = passes.pass_of != NONE
+    inside[inside] = layout.code[passes.pass_of[inside]] == Code.DRAFT
+    mine = np.flatnonzero(inside & (line.name != NONE) & (names.code != Code.UNKNOWN))
+    duration = line.duration
+    rows = []
+    for name in np.unique(line.name[mine]):
+        events = mine[line.name[mine] == name]
+        per_step, rest = divmod(len(events), steps)
+        rows.append(
+            SignatureCount(
+                pattern=Pattern.of(parse(trace.kernel_names[int(name)])).text,
+                instances=len(events),
+                gpu_ns=int(duration[events].sum()),
+                kind="draft-step",
+                layers=steps,
+                per_layer=per_step,
+                per_round=None,
+                rounds=layout.rounds if not rest else None,
+                verdict="exact" if not rest else "not whole",
+                detail="" if not rest else f"{len(events)} = {per_step} x {steps} draft steps + {rest}",
+            )
+        )
+    return sorted(rows, key=lambda r: (-r.instances, r.pattern))
 
 
 def _by_round(
