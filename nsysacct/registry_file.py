@@ -96,7 +96,9 @@ names too, but the engine may run a whole round in one CUDA graph, so only where
 MARKERS = ("accept", "sampled", "draft-start", "draft-step")
 """What a kernel that runs once a step may mark; see `steps`."""
 
-_VERSIONS = re.compile(r"\*|(?:>=|<=|==|!=|<|>)\s*[\w.+-]+(?:\s*,\s*(?:>=|<=|==|!=|<|>)\s*[\w.+-]+)*")
+_VERSIONS = re.compile(
+    r"\*|(?:>=|<=|==|!=|<|>)\s*[\w.+-]+(?:\s*,\s*(?:>=|<=|==|!=|<|>)\s*[\w.+-]+)*"
+)
 _KEY = re.compile(r" - at `\$\.?([^`]*)`$")
 
 

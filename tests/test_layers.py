@@ -19,7 +19,7 @@ TIERS = """
 errors extras model semantics intervals theory histogram_bounds stats
 trace nsysrep names arguments signatures registry registry_file specs wire counting logs
 timeline evidence nvtx passes steps roles sketch grammar structure attribution losses
-witnesses blindspots acceptance options amounts perround
+witnesses blindspots acceptance options amounts perround suggest suggest_toml
 account
 economics scenarios bottleneck breakeven compare curve whatif explain checkup frames
 metric_names metrics quantities comparability diff

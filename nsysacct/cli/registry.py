@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nsysacct.cli._base import echo_text, judged_failed
+from nsysacct.cli._base import (
+    echo_text,
+    force_option,
+    judged_failed,
+    output_option,
+    write_output,
+)
 
 if TYPE_CHECKING:
     from nsysacct.names import KernelName
@@ -25,7 +31,7 @@ _format = click.option(
 
 @click.group("registry")
 def command() -> None:
-    r"""List, check and explain the kernel signatures.
+    r"""List, check, explain and suggest kernel signatures.
 
     Shipped files are extended by NSYSACCT_REGISTRY (paths separated like PATH) and --registry.
 
@@ -34,6 +40,7 @@ def command() -> None:
       nsysacct registry list kestrel
       nsysacct registry check --registry own.toml
       nsysacct registry explain "void k_rq_q4_gemv_mr<(int)4, (int)3>(float *)"
+      nsysacct registry suggest trace.sqlite --name mine -o mine.toml
     """
 
 
@@ -95,6 +102,26 @@ def explain(name: str, engine: str | None, paths: tuple[str, ...], form: str) ->
         )
     else:
         echo_text("\n".join([*_name_lines(parsed), "", *_explanation_lines(found, registry)]))
+
+
+@command.command("suggest")
+@click.argument("trace", type=click.Path())
+@click.option("--name", default="unnamed", show_default=True, help="Name of the engine.")
+@output_option
+@force_option
+def suggest(trace: str, name: str, output: str | None, force: bool) -> None:
+    """Propose a registry file for the engine that TRACE is of, to be corrected and completed.
+
+    It groups the kernels by what launches with what, and writes each group as a signature with the
+    evidence beside it. The file loads as it is, but recognises no capture before it was edited.
+    """
+    from nsysacct.nsysrep import resolve
+    from nsysacct.suggest import investigate
+    from nsysacct.suggest_toml import suggestion
+    from nsysacct.trace import read_trace
+
+    found = investigate(read_trace(resolve(Path(trace))))
+    write_output(output, suggestion(found, name=name), force=force)
 
 
 def _load(paths: tuple[str, ...]) -> Registry:
