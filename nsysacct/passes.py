@@ -47,6 +47,8 @@ class Passes:
         Kernels by what their names say (`evidence.Code`).
     width : int32
         Rows that the pass runs, from names or geometry; NONE when unknown.
+    waits : int64
+        Waits of the host, and copies back to it, before the pass.
     """
 
     pass_of: I32
@@ -62,6 +64,7 @@ class Passes:
     gpu_ns: I64
     anchors: I64
     width: I32
+    waits: I64
 
     def __len__(self) -> int:
         return len(self.launch)
@@ -71,8 +74,9 @@ def cut(timeline: Timeline, names: NameEvidence) -> Passes:
     """Cut `timeline` into passes.
 
     Work of different streams in one epoch makes different passes even when their launches
-    interleave, so that a side stream never breaks a model pass in two. Anchors of different
-    phases without a synchronisation between them cut as well: see `_split_mixed`.
+    interleave, so that a side stream never breaks a model pass in two. A host that does not wait
+    between passes is no obstacle: a kernel that the registry knows to end every pass cuts
+    (`_after_ends`), and so do anchors of different phases (`_split_mixed`).
     """
     is_memory = timeline.is_memory
     in_graph = (timeline.graph != NONE) | (timeline.kind == Kind.BLIND)
@@ -88,6 +92,7 @@ def cut(timeline: Timeline, names: NameEvidence) -> Passes:
     if len(work) > 1:
         same_unit = u[1:] == u[:-1]
         opens[1:] = (e[1:] != e[:-1]) | (s[1:] != s[:-1]) | ((g[1:] | g[:-1]) & ~same_unit)
+    opens |= _after_ends(work[by_lane], s, g, names)
     opens |= _split_mixed(work[by_lane], opens, timeline, names)
     rough = np.cumsum(opens) - 1
     count = int(rough[-1]) + 1 if len(rough) else 0
@@ -102,25 +107,57 @@ def cut(timeline: Timeline, names: NameEvidence) -> Passes:
     return features(timeline, names, pass_of)
 
 
+def _after_ends(ordered: I64, lane: I32, in_graph: Bool, names: NameEvidence) -> Bool:
+    """Cuts behind kernels that end every pass of the engine (marker ``pass-end``).
+
+    A lane without such kernels of its own (half of a pass split over two streams) is cut where the
+    others are. One graph launch stays one pass.
+    """
+    ends = np.append([s.marker == "pass-end" for s in names.signatures], False)
+    ending = ends[names.signature[ordered]].astype(bool) & ~in_graph
+    if not ending.any():
+        return np.zeros(len(ordered), bool)
+    turn = np.searchsorted(np.sort(ordered[ending]), ordered)
+    cuts = np.zeros(len(ordered), bool)
+    own = np.isin(lane, lane[ending])
+    cuts[1:] = np.where(own[1:], ending[:-1], turn[1:] != turn[:-1]) & ~in_graph[1:]
+    return cuts
+
+
 def _split_mixed(ordered: I64, opens: Bool, timeline: Timeline, names: NameEvidence) -> Bool:
     """Extra cuts where exclusive anchors of different phases stand in one pass.
 
     Between two such anchors the cut goes before the largest pause of the host: launching a pass is
-    a tight loop, and the engine decides something between two passes.
+    a tight loop, and the engine decides something between two passes. A verify pass of one row runs
+    single-row kernels of the target beside its own: where the two alternate they are one pass.
     """
     extra = np.zeros(len(ordered), bool)
     phase = names.phase[ordered]
     anchored = np.flatnonzero(phase != NONE)
     if len(anchored) < 2:
         return extra
-    group = np.cumsum(opens)
+    group = np.cumsum(opens, dtype=np.int64)
     left, right = anchored[:-1], anchored[1:]
     differ = (phase[left] != phase[right]) & (group[left] == group[right])
+    differ &= ~_one_pass(phase[left], phase[right], group[left], differ)
     launch = timeline.launch[ordered]
     for a, b in zip(left[differ], right[differ], strict=True):
         pauses = launch[a + 1 : b + 1] - launch[a:b]
         extra[a + 1 + int(np.argmax(pauses))] = True
     return extra
+
+
+def _one_pass(left: I32, right: I32, group: I64, differ: Bool) -> Bool:
+    """Changes between target and verify anchors that alternate inside one group."""
+    both = (Code.TARGET, Code.VERIFY)
+    change = differ & np.isin(left, both) & np.isin(right, both)
+    times = np.bincount(group[change], minlength=int(group.max(initial=0)) + 1)
+    alternate: Bool = change & (times[group] >= ALTERNATE)
+    return alternate
+
+
+ALTERNATE = 2
+"""Changes between target and verify anchors from which on they are taken as one pass."""
 
 
 def _adopt_memory(timeline: Timeline, pass_of: I32, memory: Bool) -> None:
@@ -182,7 +219,18 @@ def features(timeline: Timeline, names: NameEvidence, pass_of: I32) -> Passes:
         gpu_ns=_sum_by(ids[gpu], duration[gpu], count),
         anchors=anchors,
         width=_widths(ids, names.width[work], count),
+        waits=_waits(timeline, pass_of, count),
     )
+
+
+def _waits(timeline: Timeline, pass_of: I32, count: int) -> I64:
+    """Waits of the host, and copies back to it, before the first launch of each pass."""
+    out = timeline.copies_out.astype(np.int64)
+    total = timeline.epoch + np.cumsum(out) - out
+    events = np.flatnonzero(pass_of != NONE)
+    first = np.full(count, len(timeline) - 1)
+    np.minimum.at(first, pass_of[events], events)
+    return np.asarray(total[first], np.int64)
 
 
 def _sum_by(ids: I32, values: I64, count: int) -> I64:

@@ -61,7 +61,7 @@ import hashlib
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -72,6 +72,7 @@ from nsysacct.model import BUCKETS, Semantics
 from nsysacct.semantics import REPLAY_STEPS, TOKENS, VERIFY_WIDTH
 from nsysacct.signatures import NumberPredicate, Pattern
 from nsysacct.specs import EngineSpec, NvtxRule, Signature
+from nsysacct.strict import convert, guess
 
 FORMAT = 1
 """Version of the file format that this release reads."""
@@ -93,13 +94,12 @@ names too, but the engine may run a whole round in one CUDA graph, so only where
 ``nvtx``: no name tells anything, only NVTX ranges do.
 """
 
-MARKERS = ("accept", "sampled", "draft-start", "draft-step")
-"""What a kernel that runs once a step may mark; see `steps`."""
+MARKERS = ("accept", "sampled", "draft-start", "draft-step", "pass-end")
+"""What a kernel that runs once a step, or once a pass, may mark; see `steps` and `passes`."""
 
 _VERSIONS = re.compile(
     r"\*|(?:>=|<=|==|!=|<|>)\s*[\w.+-]+(?:\s*,\s*(?:>=|<=|==|!=|<|>)\s*[\w.+-]+)*"
 )
-_KEY = re.compile(r" - at `\$\.?([^`]*)`$")
 
 
 class _Table(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -365,35 +365,15 @@ def _choose(value: str, allowed: Sequence[str], file: str, where: str, key: str)
     if value not in allowed:
         choices = ", ".join(allowed) or "nothing here"
         raise _error(
-            file, where, key, f"{value!r} is not known", _guess(value, allowed) or f"use {choices}"
+            file, where, key, f"{value!r} is not known", guess(value, allowed) or f"use {choices}"
         )
 
 
 def _convert(table: Mapping[str, Any], kind: type[T], file: str, where: str) -> T:
     """Turn a table into its class; unknown, missing and mistyped keys are named."""
-    fields = msgspec.structs.fields(kind)
-    names = [f.name for f in fields]
-    for key in table:
-        if key not in names:
-            remedy = _guess(key, names) or f"known keys: {', '.join(names)}"
-            raise _error(file, where, key, "is not known", remedy)
-    for field in fields:
-        if field.required and field.name not in table:
-            raise _error(file, where, field.name, "is missing", f"add {field.name} = ...")
-    try:
-        return msgspec.convert(table, kind)
-    except msgspec.ValidationError as error:
-        found = _KEY.search(str(error))
-        problem = _KEY.sub("", str(error)).replace("`", "")
-        key = found.group(1) if found else ""
-        raise _error(file, where, key, problem[:1].lower() + problem[1:], "correct it") from None
+    return convert(table, kind, partial(_error, file, where))
 
 
 def _error(file: str, where: str, key: str, problem: str, remedy: str) -> RegistryError:
     subject = ": ".join(part for part in (file, where) if part)
     return RegistryError(subject, f"key {key}: {problem}" if key else problem, remedy)
-
-
-def _guess(value: str, allowed: Sequence[str]) -> str:
-    close = get_close_matches(value, allowed, 1, 0.6)
-    return f"did you mean {close[0]}?" if close else ""

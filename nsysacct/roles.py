@@ -10,34 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
+from nsysacct import repetition
 from nsysacct.evidence import Code
 from nsysacct.passes import Passes
+from nsysacct.repetition import AGREE, GraphRole
 from nsysacct.trace import NONE
 
 I64 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint8]
 Bool = npt.NDArray[np.bool_]
-
-MIN_LAUNCHES = 3
-"""A pattern needs at least this many repetitions to be called one."""
-
-AGREE = 0.6
-"""Share of a graph's launches that must stand in the same place for the place to name its role."""
-
-
-@dataclass(frozen=True, slots=True)
-class GraphRole:
-    """Role of one executable graph, and why."""
-
-    code: Code
-    basis: str  # "graph" when exclusive neighbours or streams decide, else "pattern"
-    confidence: float
-    reason: str
 
 
 @dataclass(slots=True)
@@ -63,7 +48,11 @@ class Roles:
 
 
 def assign(
-    passes: Passes, *, streams: str = "", overrides: Mapping[int, Code] | None = None
+    passes: Passes,
+    *,
+    streams: str = "",
+    overrides: Mapping[int, Code] | None = None,
+    one_row_verify: bool = False,
 ) -> Roles:
     """Find the phase of each pass.
 
@@ -74,12 +63,16 @@ def assign(
         "per-model" when the engine runs each model on a stream of its own (registry).
     overrides : mapping, optional
         Executable graph -> role, from the user (``--graph-role``).
+    one_row_verify : bool
+        Whether a verify pass of one draft runs one row, with the kernels of a plain step.
     """
     code = _by_anchors(passes)
     basis = np.full(len(passes), "positional", object)
     roles = Roles(code=code, basis=basis)
     if streams == "per-model":
         _by_streams(passes, roles)
+    if one_row_verify:
+        _single_row_verify(roles)
     _by_graphs(passes, roles, overrides or {})
     _adopt_unknown(passes, roles)
     return roles
@@ -93,6 +86,27 @@ def _by_anchors(passes: Passes) -> U8:
                  Code.REPLAY, Code.DRAFT, Code.VERIFY):  # fmt: skip
         code[anchors[:, kind] > 0] = kind
     return code
+
+
+def _single_row_verify(roles: Roles) -> None:
+    """Target passes that follow each single draft verify it, when nothing verifies by name.
+
+    With k = 1 the one row is verified by the kernels of a plain step; position alone tells.
+    """
+    code = roles.code
+    if (code == Code.VERIFY).any() or not (code == Code.DRAFT).any():
+        return
+    model = np.flatnonzero(np.isin(code, [Code.DRAFT, Code.TARGET]))
+    draft = code[model] == Code.DRAFT
+    follows = model[1:][draft[:-1] & ~draft[1:]]
+    if len(follows) < AGREE * draft.sum():
+        return  # several drafts in a row: their verify pass has kernels of its own, not seen here
+    code[follows] = Code.VERIFY
+    roles.basis[follows] = "pattern"
+    roles.notes.append(
+        "no kernel of the verify pass has a name of its own: with one draft a round, the target pass "
+        "after each draft is taken as its verify pass"
+    )
 
 
 # --- streams ---------------------------------------------------------------------------------------
@@ -264,7 +278,7 @@ def _by_graphs(passes: Passes, roles: Roles, overrides: Mapping[int, Code]) -> N
     if has_verify or has_draft:
         found = {g: _by_neighbours(g, runs, has_verify, has_draft) for g in open_graphs}
     else:
-        found = _by_repetition(open_graphs, runs, passes, roles)
+        found = _by_repetition(symbols, passes, roles)
     for graph, role in found.items():
         roles.graphs[graph] = role
         mine = symbols == graph
@@ -315,112 +329,16 @@ def _steady(lengths: I64) -> bool:
     return bool(counts.max() / len(lengths) >= 0.8)
 
 
-def _by_repetition(
-    graphs: list[int], runs: _Runs, passes: Passes, roles: Roles
-) -> dict[int, GraphRole]:
-    """Roles when nothing has a name: k launches of cheap graphs, then one dear one, over and over."""
-    cost = {g: float(np.median(passes.gpu_ns[passes.graph == g])) for g in graphs if g != _BLIND}
-    best: tuple[float, int, dict[int, int], float] | None = None
-    for verify in cost:
-        drafts, rounds, steady = _between(verify, runs)
-        cheaper = {g: n for g, n in drafts.items() if cost.get(g, np.inf) < cost[verify]}
-        if rounds >= MIN_LAUNCHES and cheaper and (best is None or cost[verify] > best[0]):
-            best = (cost[verify], verify, cheaper, steady)
-    if best is None:
-        return {}
-    _, verify, drafts, steady = best
-    if not _host_waits_between(verify, drafts, passes):
-        roles.notes.append(
-            f"graphs {', '.join(map(str, sorted([verify, *drafts])))} alternate without the host waiting "
-            "between them: pieces of one pass or draft and verify, the launches cannot tell"
-        )
-        return {}
-    k = sum(drafts.values())
-    found = {
-        verify: GraphRole(
-            Code.VERIFY,
-            "pattern",
-            steady,
-            f"one launch after each {k} of cheaper graphs, {steady:.0%} alike",
-        )
-    }
-    for graph, n in drafts.items():
-        found[graph] = GraphRole(
-            Code.DRAFT, "pattern", steady, f"{n} launches before each launch of graph {verify}"
-        )
-    _join_same_place(graphs, runs, cost, found)
-    for graph in graphs:
-        found.setdefault(
-            graph,
-            GraphRole(Code.TARGET, "pattern", steady, "stands outside the draft-verify pattern"),
-        )
+def _by_repetition(symbols: I64, passes: Passes, roles: Roles) -> dict[int, GraphRole]:
+    """Roles when nothing but the target has a name: what the pattern of launches says (`repetition`)."""
+    model = np.flatnonzero(symbols != NONE)
+    graph = np.where(symbols[model] >= 0, symbols[model], -1)
+    cost = np.full(len(model), np.nan)
+    for g in np.unique(graph[graph >= 0]):
+        cost[graph == g] = np.median(passes.gpu_ns[model[graph == g]])
+    found, notes = repetition.read(repetition.Launches(graph, cost, passes.waits[model]))
+    roles.notes.extend(notes)
     return found
-
-
-def _between(verify: int, runs: _Runs) -> tuple[dict[int, int], int, float]:
-    """What is launched between consecutive launches of one graph.
-
-    Returns
-    -------
-    drafts : dict
-        Graph -> launches a round, for graphs that nearly every interval holds equally often.
-    rounds : int
-        Intervals looked at, the first one's drafts included.
-    steady : float
-        Share of intervals with the usual content.
-    """
-    at = np.flatnonzero((runs.symbol == verify) & (runs.length == 1))
-    if len(at) < MIN_LAUNCHES or (runs.symbol == verify).sum() > len(at) / AGREE:
-        return {}, 0, 0.0
-    contents: list[dict[int, int]] = []
-    for a, b in pairwise(at.tolist()):
-        held: dict[int, int] = {}
-        for r in range(a + 1, b):
-            held[int(runs.symbol[r])] = held.get(int(runs.symbol[r]), 0) + int(runs.length[r])
-        contents.append(held)
-    drafts: dict[int, int] = {}
-    shares = []
-    for graph in {g for c in contents for g in c}:
-        counts = np.array([c.get(graph, 0) for c in contents])
-        values, times = np.unique(counts, return_counts=True)
-        usual, share = int(values[np.argmax(times)]), float(times.max() / len(counts))
-        if usual > 0 and share >= 0.8:
-            drafts[graph] = usual
-            shares.append(share)
-    return drafts, len(at), min(shares, default=0.0)
-
-
-def _host_waits_between(verify: int, drafts: Mapping[int, int], passes: Passes) -> bool:
-    """Whether the host usually waits somewhere in a round: it must read tokens to go on drafting."""
-    mine = np.flatnonzero(np.isin(passes.graph, [verify, *drafts]))
-    at = np.flatnonzero(passes.graph[mine] == verify)
-    around = [
-        passes.epoch[mine[min(i + 1, len(mine) - 1)]] != passes.epoch[mine[max(i - 1, 0)]]
-        for i in at.tolist()
-    ]
-    return bool(np.mean(around) >= AGREE) if around else False
-
-
-def _join_same_place(
-    graphs: list[int], runs: _Runs, cost: Mapping[int, float], found: dict[int, GraphRole]
-) -> None:
-    """Graphs instantiated anew stand where the old ones stood, and cost the same."""
-    known = {g: r.code for g, r in found.items()}
-    for graph in graphs:
-        if graph in found or graph not in cost:
-            continue
-        at = np.flatnonzero(runs.symbol == graph)
-        before = [known.get(int(runs.symbol[i - 1])) for i in at if i > 0]
-        after = [known.get(int(runs.symbol[i + 1])) for i in at if i + 1 < len(runs.symbol)]
-        for twin, code in known.items():
-            alike = abs(cost[graph] - cost[twin]) <= 0.1 * cost[twin]
-            place = before if code == Code.VERIFY else after
-            other = Code.DRAFT if code == Code.VERIFY else Code.VERIFY
-            if alike and place and sum(p == other for p in place) / len(place) >= AGREE:
-                found[graph] = GraphRole(
-                    code, "pattern", found[twin].confidence, f"same place and cost as graph {twin}"
-                )
-                break
 
 
 # --- the rest --------------------------------------------------------------------------------------

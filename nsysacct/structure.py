@@ -14,7 +14,8 @@ from nsysacct.grammar import Layout, Plan
 from nsysacct.model import Semantics
 from nsysacct.nvtx import Projection
 from nsysacct.passes import Passes
-from nsysacct.roles import GraphRole
+from nsysacct.repetition import CHEAPER, MIN_LAUNCHES, GraphRole
+from nsysacct.semantics import REPLAY_STEPS
 from nsysacct.timeline import Timeline
 from nsysacct.trace import NONE
 
@@ -86,7 +87,12 @@ def read(
         how = "markers"
     else:
         found = passes.cut(timeline, names)
-        given = roles.assign(found, streams=streams, overrides=overrides)
+        given = roles.assign(
+            found,
+            streams=streams,
+            overrides=overrides,
+            one_row_verify=semantics.verify_width == "k",
+        )
         code, basis, graphs, notes = given.code, given.basis, given.graphs, given.notes
         named = bool((found.anchors[:, [Code.VERIFY, Code.DRAFT, Code.MODEL]] > 0).any())
         how = "names" if named else "graphs" if (code == Code.VERIFY).any() else "none"
@@ -98,7 +104,10 @@ def read(
         _name_steps_by_ranges(found, code, marks)
     if not known_engine and not (code == Code.VERIFY).any():
         notes = [*notes, *sketch.describe(found, code)]
-    if known_engine and not (code == Code.VERIFY).any():
+    hidden = _graphs_of_several_kinds(found, code)
+    if hidden and not (code == Code.VERIFY).any():
+        notes = [*notes, hidden]
+    elif known_engine and not (code == Code.VERIFY).any():
         rest = np.isin(code, [Code.UNKNOWN, Code.MODEL])
         code[rest & (found.kernels + found.is_graph > 0)] = Code.TARGET
     width = usual(found.width[(code == Code.VERIFY) & (found.width > 1)])
@@ -106,6 +115,9 @@ def read(
         k = width if semantics.verify_width == "k" else width - 1
     if k is None and how not in ("markers", "nvtx"):
         k = _usual_drafts(code)
+    most, k = _steps_in_draft_graphs(found, code, semantics.replay, k, certain=width is not None)
+    if most is not None and k is None:
+        notes = [*notes, f"drafts are whole graphs, which may hold several steps: k may be {most}"]
     layout = grammar.read_rounds(
         code,
         basis,
@@ -113,7 +125,7 @@ def read(
         found.width,
         found.is_graph,
         semantics=semantics,
-        k=k,
+        k=most if k is None else k,
         plan=plan,
         n_ok=n_ok,
     )
@@ -158,6 +170,54 @@ def _usual_drafts(code: npt.NDArray[np.uint8]) -> int | None:
         return None
     counts = np.diff(np.concatenate([[0], drafts[verify]]))
     return usual(counts[counts > 0].astype(np.int32))
+
+
+LONGEST_REPLAY = 16
+"""Target steps between two rounds up to which they may all be replay: no engine drafts more."""
+
+
+def _steps_in_draft_graphs(
+    found: Passes, code: npt.NDArray[np.uint8], rule: str, k: int | None, *, certain: bool
+) -> tuple[int | None, int | None]:
+    """Least k that explains the replays, and k where that is sure.
+
+    k counted from launches of draft graphs is k only if each holds one step. More replay steps than
+    that k allows mean that they hold several.
+    """
+    drafts = code == Code.DRAFT
+    if k is None or certain or not drafts.any() or not found.is_graph[drafts].all():
+        return k, k
+    longest = max((n for n in _steps_between_rounds(code) if n <= LONGEST_REPLAY), default=0)
+    for held in range(1, LONGEST_REPLAY + 1):
+        if max(REPLAY_STEPS[rule](n, k * held) for n in range(k * held + 1)) >= longest:
+            return k * held, k if held == 1 else None
+    return k, k
+
+
+def _steps_between_rounds(code: npt.NDArray[np.uint8]) -> list[int]:
+    """Target steps between each verify pass and what comes next, but for the last one."""
+    verify = np.flatnonzero(code == Code.VERIFY)
+    others = np.flatnonzero(np.isin(code, [Code.VERIFY, Code.DRAFT]))
+    before = np.concatenate([[0], np.cumsum(code == Code.TARGET)])
+    ends = others[np.minimum(np.searchsorted(others, verify, side="right"), len(others) - 1)]
+    return [int(before[b] - before[a]) for a, b in zip(verify[:-1], ends[:-1], strict=True)]
+
+
+def _graphs_of_several_kinds(found: Passes, code: npt.NDArray[np.uint8]) -> str:
+    """Why graphs of unknown role may hide a verify pass; empty when they are all alike, or none.
+
+    An engine whose verify kernels are known by name shows none when they run inside graphs.
+    """
+    opaque = found.is_graph & (code == Code.UNKNOWN) & (found.kernels == 0) & ~found.is_blind
+    graphs, launches = np.unique(found.graph[opaque], return_counts=True)
+    often = graphs[launches >= MIN_LAUNCHES]
+    cost = [float(np.median(found.gpu_ns[opaque & (found.graph == g)])) for g in often]
+    if len(cost) < 2 or min(cost) > CHEAPER * max(cost):
+        return ""
+    return (
+        f"{len(cost)} graphs of different cost ({min(cost) / 1e6:.3f} to {max(cost) / 1e6:.3f} ms) show no "
+        "names: any of them may draft or verify"
+    )
 
 
 def round_starts(structure: Structure) -> npt.NDArray[np.int64]:
