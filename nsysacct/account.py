@@ -70,6 +70,12 @@ def account(
         )
     chosen, selection = _choose(trace, parts, options)
     witnesses.refuse_wrong_layers(chosen.rounds, trace.name, options)
+    if options.log is not None:
+        from nsysacct.runlog import with_log
+
+        told = with_log(chosen, options.log)
+        parts = [told if p is chosen else p for p in parts]
+        chosen = told
     return Account(
         **{name: getattr(chosen, name) for name in ProcessAccount.__struct_fields__},
         tool=_tool(),
@@ -142,6 +148,10 @@ def _choose(
             if value is not None
         )
         raise UsageError(wanted, "not in this trace", f"it has {have}")
+    if options.all_pids and len(fitting) > 1:
+        from nsysacct.ranks import summed
+
+        return summed(fitting), f"sum over {len(fitting)} (process, GPU) pairs, as asked"
     best = max(fitting, key=lambda p: (_in_rounds(p), p.total_gpu_ns))
     if len(parts) == 1:
         return best, ""

@@ -246,6 +246,9 @@ def _name_tail(
 ) -> None:
     """Name the target steps after the last verify pass: replay of the last round, or closing."""
     code = layout.code
+    named = np.isin(code[layout.verify[-1] :], (Code.REPLAY, Code.DECODE, Code.PLAIN, Code.PREFILL))
+    if not len(tail) and named.any():
+        return  # the run's own marks named them
     limit = _max_replay(semantics.replay, k)
     replay = len(tail) if limit is None else min(len(tail), limit)
     if plan.closing is not None:

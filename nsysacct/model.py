@@ -159,7 +159,7 @@ class Window(Record, frozen=True, kw_only=True):
     wall_ns: int
     busy_ns: int
     residual_ns: int
-    wall_how: str = "trace"
+    wall_how: str = "trace"  # or "given" (--wall-ms), "summed" (over ranks)
     computed_ns: int = 0
     residual_low_ns: int | None = None
     residual_high_ns: int | None = None

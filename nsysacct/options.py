@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from nsysacct import nvtx
 from nsysacct.evidence import Code
 from nsysacct.grammar import Plan
+
+if TYPE_CHECKING:
+    from nsysacct.logs import LogReading
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,10 @@ class Options:
         What the run was: model, quantisation, prompt...
     registry_paths : tuple of str
         Further registry files.
+    log : LogReading or None
+        What the run's own log says about acceptance.
+    all_pids : bool
+        Sum the processes of one job at the top level instead of showing one.
     """
 
     engine: str | None = None
@@ -58,6 +66,8 @@ class Options:
     gpu: int | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     registry_paths: tuple[str, ...] = ()
+    log: LogReading | None = None
+    all_pids: bool = False
 
     def recorded(self) -> dict[str, object]:
         """Options that figures rest on, for the account (JSON types only)."""

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from nsysacct import structure
 from nsysacct.attribution import Attribution
+from nsysacct.evidence import Code
 from nsysacct.intervals import clip, covered_ns, merge, union_ns
 from nsysacct.model import BUCKETS, IN_ROUNDS, RoundRow, Semantics, Window
 from nsysacct.semantics import n_ok_from_replay
@@ -140,16 +141,48 @@ OUTLIER = 3.5
 
 
 def _flags(wall: I64, found: Structure) -> list[list[str]]:
-    """Warm-up and outlier flags of rounds (Iglewicz and Hoaglin's modified z-score)."""
+    """Partial, warm-up and outlier flags (Iglewicz and Hoaglin's modified z-score).
+
+    Rounds are compared with those that replay as much: a round with three replay steps is dearer by
+    nature, and calling it an outlier would hide what acceptance costs.
+    """
     flags: list[list[str]] = [[] for _ in wall]
-    if len(wall) < 4:
-        return flags
-    median = float(np.median(wall))
-    spread = float(np.median(np.abs(wall - median)))
-    # a spread of zero would call every other round an outlier: ask for 1 % at least
-    scale = max(spread / 0.6745, 0.01 * median / OUTLIER)
-    for i, value in enumerate(wall):
-        if abs(float(value) - median) > OUTLIER * scale:
-            early = value > median and all(f for f in flags[:i])
+    for i in partial_rounds(found):
+        flags[i].append("partial")
+    replay = found.layout.replay_steps
+    for steps in np.unique(replay):
+        alike = np.flatnonzero(replay == steps)
+        if len(alike) < 4:
+            continue
+        median = float(np.median(wall[alike]))
+        spread = float(np.median(np.abs(wall[alike] - median)))
+        # a spread of zero would call every other round an outlier: ask for 1 % at least
+        scale = max(spread / 0.6745, 0.01 * median / OUTLIER)
+        for i in alike[np.abs(wall[alike] - median) > OUTLIER * scale].tolist():
+            early = wall[i] > median and all(flags[:i])
             flags[i].append("warm-up" if early else "outlier")
     return flags
+
+
+def partial_rounds(found: Structure) -> list[int]:
+    """Rounds that the start or the end of the capture cuts (indices).
+
+    The first round is partial when the capture begins with its drafts and some are missing; the last
+    one when its verify pass, the last thing in the trace, has fewer kernels than any other.
+    """
+    layout, passes = found.layout, found.passes
+    if layout.rounds < 3:
+        return []
+    partial = []
+    drafts = layout.draft_passes
+    before = layout.code[: layout.verify[0]]
+    only_drafts = bool((before == Code.DRAFT).all())
+    if only_drafts and drafts[0] < int(np.median(drafts[1:])):
+        partial.append(0)
+    kernels = passes.kernels[layout.verify]
+    last = int(layout.verify[-1])
+    ends = last == int(np.flatnonzero(layout.code != Code.UNKNOWN)[-1])
+    eager = not passes.is_graph[layout.verify].any()
+    if ends and eager and kernels[-1] < kernels[:-1].min():
+        partial.append(layout.rounds - 1)
+    return partial

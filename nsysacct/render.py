@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 
+from nsysacct import ranks
 from nsysacct.model import (
     PROVENANCE,
     Account,
@@ -227,6 +228,8 @@ def _residual_row(account: ProcessAccount, rounds: int) -> tuple[str, str, str, 
 def _wall_how(account: ProcessAccount) -> str:
     if account.window.wall_how == "given":
         return "given with --wall-ms"
+    if account.window.wall_how == "summed":
+        return "walls of all ranks added up"
     return "first to last GPU event of the rounds"
 
 
@@ -399,7 +402,24 @@ def _others(account: Account, style: Style) -> str:
         lines.append(
             f"  pid {p.pid} GPU {p.gpu}: {rounds} rounds, {ms(p.total_gpu_ns)} GPU ms{': ' + split if split else ''}"
         )
+    lines += [
+        f"  {skew.bucket} a round: {ms(skew.low_ns)} ms on the fastest rank, {ms(skew.high_ns)} on the slowest "
+        f"({skew.ratio:.2f}x)"
+        for skew in ranks.skews(account.processes)
+    ]
+    if ranks.skews(account.processes):
+        lines.append("  " + style(_waiting(account.processes), "dim"))
     return "\n".join(lines)
+
+
+def _waiting(parts: Sequence[ProcessAccount]) -> str:
+    """Where time spent waiting in collectives is."""
+    named = sum(ranks.collective_ns(p) for p in parts)
+    whole = any(g.state == "timed" for p in parts for g in p.graphs)
+    text = f"collectives that the trace names: {ms(named)} ms in all"
+    return text + (
+        "; those inside whole graphs count as the graph, waiting included" if whole else ""
+    )
 
 
 def _next(account: Account, width: int) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +15,7 @@ from nsysacct.errors import UsageError
 
 if TYPE_CHECKING:
     from nsysacct.account import Options
+    from nsysacct.logs import LogReading
 
 _TRACE_OPTIONS = (
     click.option("--engine", metavar="NAME", help="Engine whose registry to use (default: recognised)."),
@@ -30,7 +34,11 @@ _TRACE_OPTIONS = (
                  help='NVTX ranges of a phase, e.g. verify="Target*"; repeatable.'),
     click.option("--graph-role", "graph_roles", metavar="ID=BUCKET", multiple=True,
                  help="Role of an executable graph, e.g. 7=verify."),
-    click.option("--pid", metavar="PID", help="Process to show (decimal, as the OS has it)."),
+    click.option("--log", "log", metavar="FILE",
+                 help="The run's own log ('-': stdin): acceptance, and a witness for the rounds."),
+    click.option("--log-lines", metavar="A:B", help="Lines of the log that belong to the capture."),
+    click.option("--pid", metavar="PID",
+                 help="Process to show (decimal, as the OS has it); all: sum the ranks of one job."),
     click.option("--gpu", type=click.IntRange(0), help="GPU to show."),
     click.option("--label", "labels", metavar="KEY=VALUE", multiple=True,
                  help="What the run was (model=..., quant=...); travels in the account."),
@@ -44,7 +52,7 @@ def trace_options(command: Callable[..., Any]) -> Callable[..., Any]:
     from functools import wraps
 
     names = ("engine", "layers", "k", "n_ok", "plan", "closing", "step_ms", "wall_ms", "ignored",
-             "ranges", "graph_roles", "pid", "gpu", "labels", "registries")  # fmt: skip
+             "ranges", "graph_roles", "log", "log_lines", "pid", "gpu", "labels", "registries")  # fmt: skip
 
     @wraps(command)
     def wrapped(**values: Any) -> Any:
@@ -69,12 +77,14 @@ def read_options(
     ignored: tuple[str, ...] = (),
     ranges: tuple[str, ...] = (),
     graph_roles: tuple[str, ...] = (),
+    log: str | None = None,
+    log_lines: str | None = None,
     pid: str | None = None,
     gpu: int | None = None,
     labels: tuple[str, ...] = (),
     registries: tuple[str, ...] = (),
 ) -> Options:
-    """Options of the account from their texts.
+    """Options of the account from their texts, and the project's defaults for what is not given.
 
     Raises
     ------
@@ -84,11 +94,14 @@ def read_options(
     from dataclasses import replace
 
     from nsysacct.account import Options
+    from nsysacct.cli._project import project
     from nsysacct.evidence import Code
     from nsysacct.grammar import Plan
     from nsysacct.model import BUCKETS, PROVENANCE
     from nsysacct.nvtx import Rule
 
+    defaults = project()
+    engine = engine or defaults.engine
     read_plan = Plan.parse(plan) if plan else Plan()
     if closing is not None:
         read_plan = replace(read_plan, closing=closing)
@@ -112,8 +125,8 @@ def read_options(
         roles[_whole("--graph-role", graph)] = bucket("--graph-role", word)
     return Options(
         engine=engine,
-        layers=_layers(layers),
-        k=k,
+        layers=_layers(layers) or dict(defaults.layers),
+        k=defaults.k if k is None and n_ok is None else k,
         n_ok=_histogram(n_ok) if n_ok else None,
         plan=read_plan,
         step_ns=nanoseconds("--step-ms", step_ms),
@@ -122,9 +135,11 @@ def read_options(
         nvtx=tuple(Rule(glob, bucket("--nvtx", word)) for word, glob in pairs),
         graph_roles=roles,
         pid=None if pid in (None, "all") else _whole("--pid", str(pid)),
+        all_pids=pid == "all",
+        log=_log(log, log_lines, engine) if log else None,
         gpu=gpu,
-        labels=dict(_pair("--label", text) for text in labels),
-        registry_paths=registries,
+        labels={**defaults.labels, **dict(_pair("--label", text) for text in labels)},
+        registry_paths=(*defaults.registry, *registries),
     )
 
 
@@ -170,6 +185,31 @@ def _histogram(text: str) -> tuple[int, ...]:
             "--n-ok", f"{text!r} is no histogram", "give rounds that accepted 0, 1, .. k drafts"
         )
     return counts
+
+
+_RANGE = re.compile(r"(\d*):(\d*)")
+
+
+def line_range(option: str, text: str | None) -> tuple[int, int | None] | None:
+    """``"7:9"`` -> (7, 9), ``"120:"`` -> (120, None); lines count from 1, both ends included."""
+    if text is None:
+        return None
+    match = _RANGE.fullmatch(text)
+    if match is None or not (match[1] or match[2]):
+        raise UsageError(option, f"cannot read {text!r}", "write it like 7:7 or 120:")
+    first, last = int(match[1] or 1), int(match[2]) if match[2] else None
+    if first < 1 or (last is not None and last < first):
+        raise UsageError(option, f"{text} holds no line", "count from 1, first before last")
+    return first, last
+
+
+def _log(path: str, lines: str | None, engine: str | None) -> LogReading:
+    """Read the run's own log; an engine whose log has no reader is tried as any."""
+    from nsysacct.logs import READERS, read_log
+
+    named = engine if engine in READERS else None
+    source = sys.stdin.buffer.read() if path == "-" else Path(path)
+    return read_log(source, named, lines=line_range("--log-lines", lines))
 
 
 def nanoseconds(option: str, text: str | None) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -14,12 +13,12 @@ import msgspec
 
 from nsysacct.acceptance import Bounds, Rate, Summary, contradictions, is_exact, summarise
 from nsysacct.cli._econ import Page, Table, cell, emit, format_option, span
+from nsysacct.cli._options import line_range
 from nsysacct.errors import UsageError
 from nsysacct.logs import READERS, LogReading, read_log
 from nsysacct.model import Finding
 from nsysacct.scenarios import SOURCE, Scenario, by_scenario, scenario_names
 
-_RANGE = re.compile(r"(\d*):(\d*)")
 _BASES = {
     "printed": "as printed",
     "derived": "the only one that fits",
@@ -69,7 +68,7 @@ def command(
         raise UsageError("-", "stdin can be read once", "name files for the others")
     if rounds is not None and len(logs) > 1:
         raise UsageError("--rounds", "needs one log", "give the log of the trace alone")
-    scope = _scope(lines)
+    scope = line_range("--lines", lines)
     names = ["stdin" if log == "-" else Path(log).name for log in logs]
     scenarios = scenario_names(labels, names)
     readings = [
@@ -85,18 +84,6 @@ def command(
     else:
         page = _several(list(zip(scenarios, names, readings, strict=True)), confidence)
     emit(page, fmt, output, force)
-
-
-def _scope(text: str | None) -> tuple[int, int | None] | None:
-    if text is None:
-        return None
-    match = _RANGE.fullmatch(text)
-    if match is None or not (match[1] or match[2]):
-        raise UsageError("--lines", f"cannot read {text!r}", "write it like 7:7 or 120:")
-    first, last = int(match[1] or 1), int(match[2]) if match[2] else None
-    if first < 1 or (last is not None and last < first):
-        raise UsageError("--lines", f"{text} holds no line", "count from 1, first before last")
-    return first, last
 
 
 def _one(

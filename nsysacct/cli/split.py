@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -10,6 +11,7 @@ from nsysacct.cli._base import (
     echo_text,
     force_option,
     output_option,
+    refuse_existing,
     terminal_style,
     terminal_width,
     write_output,
@@ -30,8 +32,19 @@ if TYPE_CHECKING:
 @output_option
 @force_option
 @click.option("--detail", is_flag=True, help="List every signature and graph.")
+@click.option(
+    "--detail-from",
+    metavar="NODE_TRACE",
+    help="Second capture of the same run, node granularity: proportions inside graphs.",
+)
 def command(
-    trace: str, options: Options, form: str, output: str | None, force: bool, detail: bool
+    trace: str,
+    options: Options,
+    form: str,
+    output: str | None,
+    force: bool,
+    detail: bool,
+    detail_from: str | None,
 ) -> None:
     r"""Split the cost of speculative decoding in TRACE into verify, replay and draft.
 
@@ -43,8 +56,16 @@ def command(
       nsysacct split trace.sqlite --layers 64
       nsysacct split trace.sqlite --layers 64 --n-ok 27,2,6,7 --step-ms 13.232
       nsysacct split trace.sqlite --format json -o account.json
+      nsysacct split graph.sqlite --detail-from node.sqlite
+      nsysacct split trace.sqlite --log run.log
     """
+    if output is not None:
+        refuse_existing(Path(output), force)
     result = account_of(trace, options)
+    if detail_from is not None:
+        from nsysacct.twocaptures import with_detail
+
+        result = with_detail(result, account_of(detail_from, options))
     if form == "json":
         from nsysacct.wire import dump_account
 
