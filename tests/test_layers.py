@@ -19,9 +19,10 @@ TIERS = """
 errors extras strict model semantics intervals theory histogram_bounds stats
 trace nsysrep names arguments signatures registry registry_file specs wire counting logs
 timeline evidence nvtx passes steps repetition roles sketch grammar structure attribution losses
-witnesses blindspots acceptance options amounts perround suggest suggest_toml
+witnesses blindspots acceptance options amounts perround ranks suggest suggest_toml
+runlog
 account
-economics scenarios bottleneck breakeven compare curve whatif explain checkup frames
+twocaptures economics scenarios bottleneck breakeven compare curve whatif explain checkup frames
 metric_names metrics quantities comparability diff
 gate limits config history_schema history batch
 render plots report perfetto export annotate notebook gate_output diff_output
