@@ -9,9 +9,11 @@ I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
 Bool = npt.NDArray[np.bool_]
 
-TIME_LIMIT = 1 << 62
-"""Times beyond it (ns) are damage: no clock reaches them."""
+TIME_LIMIT = 1 << 61
+"""Times beyond it (ns) are damage: no clock reaches them. Clocks of the epoch are at 1.8e18, and the
+difference of any two times below it fits 64 bits."""
 
+_SUM_LIMIT = 1 << 62
 _PEELS = 24
 _LOOKUP_SPAN = 1 << 24
 
@@ -73,6 +75,16 @@ def absurd(*times: I64) -> Bool | None:
             mark = (time > TIME_LIMIT) | (time < -TIME_LIMIT)
             bad = mark if bad is None else bad | mark
     return bad
+
+
+def sum_overflows(start: I64, end: I64) -> bool:
+    """Whether the durations sum to more than 64 bits can hold."""
+    if not start.size:
+        return False
+    span = int(end.max()) - int(start.min())
+    if span * start.size < _SUM_LIMIT:
+        return False  # the usual case, without a pass over the durations
+    return float((end - start).sum(dtype=np.float64)) >= _SUM_LIMIT
 
 
 def repeated(start: I64, *others: npt.NDArray[np.integer]) -> Bool | None:

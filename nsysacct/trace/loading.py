@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nsysacct.errors import TraceError
 from nsysacct.trace.columns import NONE, Column, Progress, Rejection, Table, read_table
 from nsysacct.trace.database import Database
-from nsysacct.trace.encoding import absurd, distinct, is_constant, relabel, repeated
+from nsysacct.trace.encoding import absurd, distinct, is_constant, relabel, repeated, sum_overflows
 from nsysacct.trace.identity import Devices, pid_of
 from nsysacct.trace.tables import I32, I64
 
@@ -61,13 +62,25 @@ class Loader:
             self.rejected.append(Rejection(name, reason, count))
 
     def drop_bad_times(self, name: str, table: Table, *, zero_is_damage: bool) -> None:
-        """Leave out rows whose times cannot be: absurd, reversed, not collected (both 0)."""
+        """Leave out rows whose times cannot be: absurd, reversed, not collected (both 0).
+
+        Raises
+        ------
+        TraceError
+            What is left adds up to centuries: a sum over it would overflow in silence.
+        """
         a = table.arrays
         self.drop(name, table, "time out of range", absurd(a["start"], a["end"]))
         if zero_is_damage:
             reason = "time not collected (start = end = 0)"
             self.drop(name, table, reason, (a["start"] == 0) & (a["end"] == 0))
         self.drop(name, table, "ends before it starts", a["end"] < a["start"])
+        if sum_overflows(a["start"], a["end"]):
+            raise TraceError(
+                self.database.name,
+                f"the durations in table {name} add up to more than a century",
+                "the file is damaged: copy it again, or export the report again",
+            )
 
     def drop_repeated(self, name: str, table: Table, *columns: str) -> None:
         """Leave out rows that repeat another in times, launch, process and these columns."""

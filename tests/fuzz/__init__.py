@@ -1,0 +1,1 @@
+"""Broken and hostile exports, made from good ones by a seed."""
