@@ -61,6 +61,8 @@ class NameEvidence:
         `Code`.
     width : int32
         Rows, from a template argument or the launch geometry; NONE when the name does not say.
+    requests : int32
+        Requests in the batch, from the launch geometry of an acceptance kernel; NONE elsewhere.
     phase : int32
         `code` where it names a phase of a model pass (draft, target forms, verify...), else NONE:
         what may cut a pass in two.
@@ -70,6 +72,7 @@ class NameEvidence:
     signature: I32
     code: U8
     width: I32
+    requests: I32
     phase: I32
 
 
@@ -89,17 +92,21 @@ def read_names(
     matches: Sequence[Match | None] = (
         spec.resolve(trace.kernel_names) if spec is not None and exclusive else ()
     )
-    names = len(trace.kernel_names)
     index = {s.id: i for i, s in enumerate(signatures)}
-    of_name = np.full(names + 1, NONE, np.int32)  # the last slot answers for name == NONE
-    width_of_name = np.full(names + 1, NONE, np.int32)
-    for i, match in enumerate(matches):
-        if match is not None:
-            of_name[i] = index[match.signature.id]
-            width_of_name[i] = NONE if match.width is None else match.width
-    signature = of_name[timeline.name]
-    width = width_of_name[timeline.name]
-    _apply_geometry(timeline, trace, signatures, signature, width)
+    count = len(timeline)
+    signature = np.full(count, NONE, np.int32)
+    width, requests = signature.copy(), signature.copy()
+    open_events = np.ones(count, bool)  # those that the next match of their name may take
+    while any(matches):
+        of_name, width_of_name = _by_name(matches, index)
+        signature[open_events] = of_name[timeline.name[open_events]]
+        width[open_events] = width_of_name[timeline.name[open_events]]
+        open_events &= ~_fits_geometry(timeline, trace, signatures, signature, open_events)
+        signature[open_events], width[open_events] = NONE, NONE
+        matches = [m.otherwise if m is not None else None for m in matches]
+        if not open_events.any():
+            break
+    _read_geometry(timeline, trace, signatures, signature, width, requests)
     codes = np.array([_CODE_OF[s.bucket] for s in signatures] + [Code.UNKNOWN], np.uint8)
     code = codes[signature]
     phases = np.isin(code, [Code.UNKNOWN, Code.SHARED, Code.OTHER], invert=True)
@@ -108,29 +115,67 @@ def read_names(
         signature=signature,
         code=code,
         width=width,
+        requests=requests,
         phase=np.where(phases, code.astype(np.int32), np.int32(NONE)),
     )
 
 
-def _apply_geometry(
-    timeline: Timeline, trace: Trace, signatures: tuple[Signature, ...], signature: I32, width: I32
-) -> None:
-    """Drop matches whose launch geometry contradicts them; read widths from the geometry."""
+def _by_name(matches: Sequence[Match | None], index: dict[str, int]) -> tuple[I32, I32]:
+    """Signature and width per distinct name; the last slot answers for events without a name."""
+    of_name = np.full(len(matches) + 1, NONE, np.int32)
+    width_of_name = np.full(len(matches) + 1, NONE, np.int32)
+    for i, match in enumerate(matches):
+        if match is not None:
+            of_name[i] = index[match.signature.id]
+            width_of_name[i] = NONE if match.width is None else match.width
+    return of_name, width_of_name
+
+
+def _sizes(timeline: Timeline, trace: Trace, events: npt.NDArray[np.int64]) -> I32:
+    """Grid and block of events, shape (n, 6)."""
+    rows = timeline.source[events]
+    return np.concatenate([trace.kernels.grid[rows], trace.kernels.block[rows]], axis=1)
+
+
+def _fits_geometry(
+    timeline: Timeline,
+    trace: Trace,
+    signatures: tuple[Signature, ...],
+    signature: I32,
+    among: npt.NDArray[np.bool_],
+) -> npt.NDArray[np.bool_]:
+    """Events of `among` whose launch geometry does not contradict their signature."""
+    fits = np.ones(len(signature), bool)
     for i, s in enumerate(signatures):
-        if not s.geometry and s.width not in _GEOMETRY:
+        if not s.geometry:
+            continue
+        events = np.flatnonzero(among & (signature == i))
+        sizes = _sizes(timeline, trace, events)
+        for column, test in s.geometry.items():
+            values, inverse = np.unique(sizes[:, _GEOMETRY[column]], return_inverse=True)
+            verdict = np.array([test.test(int(v)) for v in values], bool)
+            fits[events] &= verdict[inverse]
+    return fits
+
+
+def _read_geometry(
+    timeline: Timeline,
+    trace: Trace,
+    signatures: tuple[Signature, ...],
+    signature: I32,
+    width: I32,
+    requests: I32,
+) -> None:
+    """Read rows and requests from the launch geometry, where a signature says that they are there."""
+    for i, s in enumerate(signatures):
+        if s.width not in _GEOMETRY and s.requests not in _GEOMETRY:
             continue
         events = np.flatnonzero(signature == i)
-        rows = timeline.source[events]
-        sizes = np.concatenate([trace.kernels.grid[rows], trace.kernels.block[rows]], axis=1)
-        keep = np.ones(len(events), bool)
-        for column, test in s.geometry.items():
-            values = sizes[:, _GEOMETRY[column]]
-            verdict = {int(v): test.test(int(v)) for v in np.unique(values)}
-            keep &= np.array([verdict[int(v)] for v in values], bool)
-        signature[events[~keep]] = NONE
-        width[events[~keep]] = NONE
+        sizes = _sizes(timeline, trace, events)
         if s.width in _GEOMETRY:
-            width[events[keep]] = sizes[keep, _GEOMETRY[s.width]]
+            width[events] = sizes[:, _GEOMETRY[s.width]]
+        if s.requests in _GEOMETRY:
+            requests[events] = sizes[:, _GEOMETRY[s.requests]]
 
 
 _FAMILIES = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 
@@ -31,6 +32,9 @@ def plain(text: str, style: str) -> str:
 
 
 _CODES = {"good": "32", "bad": "31", "warn": "33", "dim": "2", "bold": "1"}
+
+
+_CODE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def ansi(text: str, style: str) -> str:
@@ -69,8 +73,36 @@ def text(
         _others(account, style),
         _next(account, width),
     ]
-    wrapped = "\n\n".join(b for b in blocks if b)
-    return wrapped + "\n"
+    return "\n\n".join(_fit(b, width) for b in blocks if b) + "\n"
+
+
+_COLUMN = re.compile(
+    r"^( *\S.*\S {2,})(?=(?:measured|estimated|computed|wall minus|first to|given|walls|copies)\b)"
+)
+"""The part of a table row in front of its last column, which may run on in the next line."""
+
+
+def _fit(block: str, width: int) -> str:
+    """Wrap the lines of a block that are too long, under their own last column or indent."""
+    lines = []
+    for line in block.split("\n"):
+        if len(_CODE.sub("", line)) <= width:
+            lines.append(line)
+            continue
+        column = _COLUMN.match(line)
+        indent = len(column[1]) if column else len(line) - len(line.lstrip()) + 4
+        if indent > width // 2:
+            indent = 6
+        lines += textwrap.wrap(
+            line,
+            width=width,
+            subsequent_indent=" " * indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+            drop_whitespace=True,
+            replace_whitespace=False,
+        )
+    return "\n".join(lines)
 
 
 def ms(ns: float | None) -> str:

@@ -42,12 +42,12 @@ class Steps:
     code: npt.NDArray[np.uint8]
 
 
-def has_markers(names: NameEvidence) -> bool:
-    """Whether the registry marks acceptance and the timeline shows such kernels."""
-    return bool(_marked(names, "accept").any())
+def marked_engine(names: NameEvidence) -> bool:
+    """Whether the registry marks steps: such an engine runs in steps, speculation on or off."""
+    return any(s.marker for s in names.signatures)
 
 
-def _marked(names: NameEvidence, marker: str) -> Bool:
+def marked(names: NameEvidence, marker: str) -> Bool:
     """Events whose signature carries `marker`."""
     flags = np.array([s.marker == marker for s in names.signatures] + [False], bool)
     return flags[names.signature]
@@ -60,10 +60,10 @@ def cut_steps(timeline: Timeline, names: NameEvidence) -> Steps:
     acceptance and a later draft pass of the same round is not the end of the step.
     """
     count = len(timeline)
-    accept, draft_step = _marked(names, "accept"), _marked(names, "draft-step")
-    sampled = _marked(names, "sampled")
+    accept, draft_step = marked(names, "accept"), marked(names, "draft-step")
+    sampled = marked(names, "sampled")
     # drafting starts at its first kernel, or with the launch after the last of sampling
-    draft_start = _marked(names, "draft-start") | np.concatenate([[False], sampled[:-1]])
+    draft_start = marked(names, "draft-start") | np.concatenate([[False], sampled[:-1]])
     drafting = draft_step | (names.code == Code.DRAFT)
     starts = (
         [0, *_boundaries(timeline, names, accept, draft_start, sampled, drafting)] if count else []

@@ -77,7 +77,7 @@ def read(
     marks : Projection, optional
         NVTX ranges: they carry the structure where names and graphs do not.
     """
-    if steps.has_markers(names):
+    if steps.marked_engine(names):
         cuts = steps.cut_steps(timeline, names)
         found = passes.features(timeline, names, cuts.segment_of)
         code = cuts.code
@@ -111,10 +111,9 @@ def read(
         rest = np.isin(code, [Code.UNKNOWN, Code.MODEL])
         code[rest & (found.kernels + found.is_graph > 0)] = Code.TARGET
     width = usual(found.width[(code == Code.VERIFY) & (found.width > 1)])
-    if k is None and width is not None:
-        k = width if semantics.verify_width == "k" else width - 1
-    if k is None and how not in ("markers", "nvtx"):
-        k = _usual_drafts(code)
+    requests = usual(names.requests[names.requests > 0])
+    if k is None:
+        k = _drafts_a_round(found, names, code, semantics, how, width, requests)
     most, k = _steps_in_draft_graphs(found, code, semantics.replay, k, certain=width is not None)
     if most is not None and k is None:
         notes = [*notes, f"drafts are whole graphs, which may hold several steps: k may be {most}"]
@@ -152,6 +151,32 @@ def _by_ranges(
     opens[1:] = marks.range_of[1:] != marks.range_of[:-1]
     segment_of = (np.cumsum(opens) - 1).astype(np.int32)
     return passes.features(timeline, names, segment_of), marks.code[np.flatnonzero(opens)].copy()
+
+
+def _drafts_a_round(
+    found: Passes,
+    names: NameEvidence,
+    code: npt.NDArray[np.uint8],
+    semantics: Semantics,
+    how: str,
+    width: int | None,
+    requests: int | None,
+) -> int | None:
+    """K from the rows that a request verifies, else from the draft steps counted; None when unknown."""
+    if width is not None:
+        rows, odd = divmod(width, requests or 1)
+        if odd:
+            return None  # requests of different length in one batch
+        return rows if semantics.verify_width == "k" else rows - 1
+    if how == "markers":
+        marked = steps.marked(names, "draft-step")
+        if not marked.any():
+            return None
+        segments = np.flatnonzero(code == Code.DRAFT)
+        drafted = np.bincount(found.pass_of[marked], minlength=len(found))[segments]
+        later = usual(drafted[drafted > 0].astype(np.int32))
+        return None if later is None else later + 1
+    return _usual_drafts(code) if how != "nvtx" else None
 
 
 def usual(values: npt.NDArray[np.int32]) -> int | None:

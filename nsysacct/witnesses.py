@@ -249,7 +249,12 @@ def _draft_counts(
     They cross-check; the rounds are proven by what verifies.
     """
     layout, passes = found.layout, found.passes
-    if found.how != "names" or not layout.rounds or not found.k or not (names.code == Code.DRAFT).any():
+    if (
+        found.how != "names"
+        or not layout.rounds
+        or not found.k
+        or not (names.code == Code.DRAFT).any()
+    ):
         return []
     steps = layout.rounds * found.k
     inside = passes.pass_of != NONE
@@ -271,7 +276,9 @@ def _draft_counts(
                 per_round=None,
                 rounds=layout.rounds if not rest else None,
                 verdict="exact" if not rest else "not whole",
-                detail="" if not rest else f"{len(events)} = {per_step} x {steps} draft steps + {rest}",
+                detail=""
+                if not rest
+                else f"{len(events)} = {per_step} x {steps} draft steps + {rest}",
             )
         )
     return sorted(rows, key=lambda r: (-r.instances, r.pattern))
@@ -307,7 +314,12 @@ def _witnesses(
         rows.append(Witness(name=name, rounds=rounds, agrees=rounds == observed, detail=detail))
 
     if observed:
-        add("verify passes in launch order", observed)
+        words = (
+            "verify steps that end in acceptance"
+            if found.how == "markers"
+            else "verify passes in launch order"
+        )
+        add(words, observed)
     drafted = layout.draft_passes[layout.draft_passes > 0]
     if len(drafted) and found.k and found.how not in ("markers", "nvtx"):
         per_round, counts = np.unique(drafted, return_counts=True)
