@@ -44,7 +44,7 @@ class Steps:
 
 def marked_engine(names: NameEvidence) -> bool:
     """Whether the registry marks steps: such an engine runs in steps, speculation on or off."""
-    return any(s.marker for s in names.signatures)
+    return any(s.marker == "accept" for s in names.signatures)
 
 
 def marked(names: NameEvidence, marker: str) -> Bool:
