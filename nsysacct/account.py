@@ -33,6 +33,9 @@ from nsysacct.trace import Trace
 I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
 
+MOST_PAIRS = 1_000
+"""(process, GPU) pairs of one capture beyond which its process ids cannot be right."""
+
 __all__ = ["Events", "Options", "account", "events"]
 
 
@@ -221,6 +224,12 @@ def events(
 def _timelines(trace: Trace) -> list[Timeline]:
     """Timelines of all (process, GPU) pairs; blind launches go to a process's first GPU."""
     pairs = timeline.accounts_of(trace)
+    if len(pairs) > MOST_PAIRS:
+        raise TraceError(
+            trace.name,
+            f"GPU work of {len(pairs)} pairs of process and GPU, more than any machine runs",
+            "the columns that name processes are damaged: export the report again",
+        )
     first_gpu = dict(reversed(pairs))
     return [timeline.build(trace, p, g, with_blind=first_gpu[p] == g) for p, g in pairs]
 
@@ -279,13 +288,13 @@ def _one(trace: Trace, line: Timeline, spec: EngineSpec | None, options: Options
         parts.round_of,
     )
     rows, window = perround.rounds_and_window(line, found, placed, round_of, semantics)
-    buckets = amounts.buckets(line, placed, round_of, found.layout.rounds)
+    buckets = amounts.buckets(line, placed)
     kernels = amounts.kernel_rows(line, trace, names, placed)
     rounds = witnesses.judge(line, trace, names, found, placed, marks, semantics, options)
     acceptance = _acceptance(options, semantics, found)
     graphs = amounts.graphs(line, found, placed)
     shown = blindspots.find(trace, line, found, graphs, options)
-    buckets = amounts.with_computed(buckets, shown.priced, found.layout.rounds)
+    buckets = amounts.with_computed(buckets, shown.priced, rows)
     process = trace.processes[line.process]
     return ProcessAccount(
         pid=process.pid,

@@ -17,6 +17,7 @@ from nsysacct.model import (
     Bucket,
     GraphInfo,
     KernelRow,
+    RoundRow,
     StepCost,
     Window,
 )
@@ -29,7 +30,7 @@ I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
 
 
-def buckets(line: Timeline, placed: Attribution, round_of: I32, rounds: int) -> list[Bucket]:
+def buckets(line: Timeline, placed: Attribution) -> list[Bucket]:
     """Sums of every bucket, in report order."""
     gpu, memory = line.is_gpu_time, line.is_memory
     duration = line.duration
@@ -54,21 +55,28 @@ def buckets(line: Timeline, placed: Attribution, round_of: I32, rounds: int) -> 
                 events=int((mine & (line.kind != Kind.BLIND)).sum()),
                 graph_launches=int((mine & graph_unit & first_of_unit).sum()),
                 by_basis=by_basis,
-                ns_per_round=total / rounds if rounds and name in IN_ROUNDS else None,
             )
         )
     return result
 
 
 def with_computed(
-    found: Sequence[Bucket], priced: Mapping[str, Mapping[str, int]], rounds: int
+    found: Sequence[Bucket],
+    priced: Mapping[str, Mapping[str, int]],
+    rows: Sequence[RoundRow],
 ) -> list[Bucket]:
-    """Add priced but invisible work to ``by_basis``; it stays out of ``gpu_ns``."""
+    """Add priced but invisible work to ``by_basis``, and the mean a round.
+
+    Priced work stays out of ``gpu_ns``. Rounds that the capture cut are left out of the mean.
+    """
+    whole = [r for r in rows if "partial" not in r.flags] or rows
     result = []
     for b in found:
         extra = dict(priced.get(b.bucket, {}))
-        total = b.gpu_ns + sum(extra.values())
-        per_round = total / rounds if rounds and b.bucket in IN_ROUNDS else None
+        per_round = None
+        if rows and b.bucket in IN_ROUNDS:
+            shown: int = sum(getattr(r, f"{b.bucket}_ns") for r in whole)
+            per_round = shown / len(whole) + sum(extra.values()) / len(rows)
         result.append(
             msgspec.structs.replace(b, by_basis={**b.by_basis, **extra}, ns_per_round=per_round)
         )
@@ -114,17 +122,17 @@ def kernel_rows(
 ) -> list[KernelRow]:
     """GPU time by bucket, family and signature; graphs timed as a whole are a family of their own."""
     gpu = np.flatnonzero(line.is_gpu_time)
-    labels, families = _labels(trace, names)
+    whole_graph = len(trace.kernel_names) + len(names.signatures)
     slots = np.where(
         line.kind[gpu] == Kind.GRAPH,
-        len(labels) - 1,
+        whole_graph,
         np.where(
             names.signature[gpu] != NONE,
             len(trace.kernel_names) + names.signature[gpu],
             line.name[gpu],
         ),
     ).astype(np.int64)
-    key = (placed.bucket[gpu].astype(np.int64) * len(labels) + slots) * (
+    key = (placed.bucket[gpu].astype(np.int64) * (whole_graph + 1) + slots) * (
         NO_BASIS + 1
     ) + placed.basis[gpu]
     distinct, inverse = np.unique(key, return_inverse=True)
@@ -134,8 +142,8 @@ def kernel_rows(
     rows: dict[tuple[str, str, str], tuple[int, int, dict[str, int]]] = {}
     for code, n, ns in zip(distinct.tolist(), count.tolist(), total.tolist(), strict=True):
         rest, basis = divmod(code, NO_BASIS + 1)
-        bucket, slot = divmod(rest, len(labels))
-        where = (BUCKETS[bucket], families[slot], labels[slot])
+        bucket, slot = divmod(rest, whole_graph + 1)
+        where = (BUCKETS[bucket], *_label(slot, trace, names))
         old_n, old_ns, bases = rows.get(where, (0, 0, {}))
         if basis != NO_BASIS:
             bases = {**bases, BASES[basis]: bases.get(BASES[basis], 0) + ns}
@@ -147,15 +155,17 @@ def kernel_rows(
     ]
 
 
-def _labels(trace: Trace, names: evidence.NameEvidence) -> tuple[list[str], list[str]]:
-    """Label and family of each slot: kernel names, then signatures, then whole graphs."""
+def _label(slot: int, trace: Trace, names: evidence.NameEvidence) -> tuple[str, str]:
+    """Family and label of a slot: kernel names come first, then signatures, then whole graphs."""
     from nsysacct.names import parse
 
-    labels = [parse(name).qualified for name in trace.kernel_names]
-    families = [evidence.family_of(label) for label in labels]
-    labels += [s.pattern for s in names.signatures] + ["(whole graph)"]
-    families += [s.family for s in names.signatures] + ["graph"]
-    return labels, families
+    if slot < len(trace.kernel_names):
+        label = parse(trace.kernel_names[slot]).qualified
+        return evidence.family_of(label), label
+    signature = slot - len(trace.kernel_names)
+    if signature < len(names.signatures):
+        return names.signatures[signature].family, names.signatures[signature].pattern
+    return "graph", "(whole graph)"
 
 
 def graphs(line: Timeline, found: Structure, placed: Attribution) -> list[GraphInfo]:

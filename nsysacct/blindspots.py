@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from nsysacct import losses
+from nsysacct import losses, perround
 from nsysacct.evidence import Code
 from nsysacct.model import BlindSpot, Finding, GraphInfo
 from nsysacct.structure import Structure
@@ -200,14 +200,12 @@ def _nameless(trace: Trace, shown: Shown) -> None:
 
 def _untraced(trace: Trace, shown: Shown) -> None:
     """Processes that launched kernels of which the trace has none."""
-    api = trace.api
-    for i, process in enumerate(trace.processes):
-        launches = int(
-            (
-                (api.process == i) & (api.kind == ApiKind.KERNEL_LAUNCH) & (api.return_value == 0)
-            ).sum()
-        )
-        if launches and not (trace.kernels.process == i).any():
+    api, processes = trace.api, trace.processes
+    launching = (api.process >= 0) & (api.kind == ApiKind.KERNEL_LAUNCH) & (api.return_value == 0)
+    launches_of = np.bincount(api.process[launching], minlength=len(processes)).tolist()
+    kernels_of = np.bincount(trace.kernels.process, minlength=len(processes)).tolist()
+    for process, launches, kernels in zip(processes, launches_of, kernels_of, strict=True):
+        if launches and not kernels:
             shown.spots.append(
                 BlindSpot(
                     kind="process-not-traced",
@@ -239,12 +237,8 @@ def _rejected(trace: Trace, shown: Shown) -> None:
 
 def _cut_edges(found: Structure, shown: Shown) -> None:
     """Rounds that the start or the end of the capture cuts."""
-    layout = found.layout
-    if layout.rounds < 2:
-        return
-    drafts = layout.draft_passes
-    usual = int(np.median(drafts))
-    if usual and drafts[0] < usual and layout.code[: layout.verify[0]].size == drafts[0]:
+    for index in perround.partial_rounds(found):
+        where = "first" if index == 0 else "last"
         shown.spots.append(
             BlindSpot(
                 kind="cut-round",
@@ -252,8 +246,8 @@ def _cut_edges(found: Structure, shown: Shown) -> None:
                 hidden_ns=None,
                 basis=None,
                 count=1,
-                detail=f"the first round has {int(drafts[0])} draft passes of {usual}: the capture began inside it",
-                remedy="start the capture before the request",
+                detail=f"the capture cuts the {where} round: it counts, but is left out of means per round",
+                remedy="capture whole requests",
             )
         )
 

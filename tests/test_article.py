@@ -102,7 +102,7 @@ def test_without_a_step_time_the_host_bounds_it(run_cli: Run, trace: Path) -> No
 
 
 def test_the_text_says_what_a_reader_must_know(run_cli: Run, trace: Path) -> None:
-    out = run_cli("split", trace, *OPTIONS).stdout
+    out = " ".join(run_cli("split", trace, *OPTIONS).stdout.split())
     for words in (
         "42 rounds, proven by counting",
         "672.30 exclusive",
