@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from nsysacct.evidence import Code
 from nsysacct.timeline import Timeline
-from nsysacct.trace import NONE, Trace
+from nsysacct.trace import NONE, NvtxKind, Trace
 
 U8 = npt.NDArray[np.uint8]
 I64 = npt.NDArray[np.int64]
@@ -99,11 +99,15 @@ def project(
     start = ranges.start[mine]
     end = np.where(ranges.end[mine] == NONE, np.iinfo(np.int64).max, ranges.end[mine])
     thread = ranges.thread[mine]
-    marked = set(np.unique(thread).tolist())
+    everywhere = ranges.kind[mine] == NvtxKind.START_END
+    marked = set(np.unique(thread[~everywhere]).tolist())
     range_of = np.full(count, NONE, np.int64)
     for t in np.unique(timeline.thread):
         events = np.flatnonzero(timeline.thread == t)
-        own = np.flatnonzero(thread == t) if int(t) in marked else np.arange(len(mine))
+        # a start/end range belongs to the process; a push/pop range to its thread, if that marks at all
+        own = (
+            np.flatnonzero((thread == t) | everywhere) if int(t) in marked else np.arange(len(mine))
+        )
         found = _innermost(start[own], end[own], timeline.launch[events])
         range_of[events] = np.where(found == NONE, NONE, own[found])
     code = np.append(codes, np.uint8(Code.UNKNOWN))[range_of]

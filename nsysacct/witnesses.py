@@ -47,7 +47,7 @@ def judge(
     observed = layout.rounds
     proof = counting.prove(counted, options.layers, observed=observed or None)
     signatures = list(proof.signatures)
-    witnesses = _witnesses(found, marks, options, observed)
+    witnesses = _witnesses(line, found, marks, options, observed)
     reasons = list(proof.reasons) if counted else []
     if partial:
         reasons.append(partial)
@@ -302,8 +302,18 @@ def _by_round(
     )
 
 
+def _copied_back(line: Timeline, found: Structure) -> int:
+    """Waits of the host for copied results, from the first verify pass on: a rhythm of its own."""
+    layout = found.layout
+    if not layout.rounds:
+        return 0
+    begin = found.passes.launch[layout.verify[0]]
+    mine = line.copies_out & (line.launch >= begin)
+    return len(np.unique(line.epoch[mine]))
+
+
 def _witnesses(
-    found: Structure, marks: Projection, options: Options, observed: int
+    line: Timeline, found: Structure, marks: Projection, options: Options, observed: int
 ) -> list[Witness]:
     """Counts that do not rest on signatures."""
     layout, passes = found.layout, found.passes
@@ -328,6 +338,10 @@ def _witnesses(
         add("draft bursts before a verify pass", bursts, f"{usual} passes each, usually")
         if usual == found.k and int(layout.draft_passes.sum()) % found.k == 0:
             add("draft steps / k", int(layout.draft_passes.sum()) // found.k, f"k = {found.k}")
+    waits = _copied_back(line, found)
+    if observed and waits and waits % observed == 0:
+        each = waits // observed
+        add("copies back to the host", waits // each, f"{each} a round" if each > 1 else "")
     graphs = verify & passes.is_graph
     if graphs.all() and graphs.any() and found.how == "graphs":
         add("launches of verify graphs", int(graphs.sum()))
