@@ -20,6 +20,7 @@ from nsysacct.passes import Passes
 from nsysacct.repetition import AGREE, GraphRole
 from nsysacct.trace import NONE
 
+I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint8]
 Bool = npt.NDArray[np.bool_]
@@ -74,7 +75,6 @@ def assign(
     if one_row_verify:
         _single_row_verify(roles)
     _by_graphs(passes, roles, overrides or {})
-    _adopt_unknown(passes, roles)
     return roles
 
 
@@ -344,20 +344,30 @@ def _by_repetition(symbols: I64, passes: Passes, roles: Roles) -> dict[int, Grap
 # --- the rest --------------------------------------------------------------------------------------
 
 
-def _adopt_unknown(passes: Passes, roles: Roles) -> None:
-    """Kernels without a name, launched with one known pass and nothing else, belong to it."""
-    code = roles.code
+def adopt(passes: Passes, code: U8, basis: npt.NDArray[np.object_], round_of: I32) -> None:
+    """Give kernels without a name to the pass that they were launched with, when it is the only one.
+
+    Called when rounds are read: such kernels are no steps of their own, whatever their number.
+
+    Parameters
+    ----------
+    code, basis, round_of
+        One per pass; changed in place.
+    """
     unknown = np.flatnonzero((code == Code.UNKNOWN) & ~passes.is_graph)
-    known = np.flatnonzero(np.isin(code, [Code.DRAFT, Code.VERIFY, Code.TARGET, Code.PREFILL]))
+    known = np.flatnonzero(np.isin(code, _ADOPTING))
     if not len(unknown) or not len(known):
         return
     place = passes.epoch.astype(np.int64) * (1 << 32) + passes.stream
-    phases: dict[int, set[tuple[int, str]]] = {}
-    for i in known:
-        phases.setdefault(int(place[i]), set()).add((int(code[i]), str(roles.basis[i])))
-    for i in unknown:
-        near = phases.get(int(place[i]), set())
-        if len({c for c, _ in near}) == 1:
-            found, basis = min(near)
-            code[i] = found
-            roles.basis[i] = "pattern" if basis == "pattern" else "positional"
+    near: dict[int, list[int]] = {}
+    for i in known.tolist():
+        near.setdefault(int(place[i]), []).append(i)
+    for i in unknown.tolist():
+        hosts = near.get(int(place[i]), [])
+        if len({int(code[h]) for h in hosts}) == 1:
+            host = min(hosts, key=lambda h: (abs(h - i), h))
+            code[i], round_of[i] = code[host], round_of[host]
+            basis[i] = "pattern" if basis[host] == "pattern" else "positional"
+
+
+_ADOPTING = (Code.DRAFT, Code.VERIFY, Code.REPLAY, Code.PREFILL, Code.DECODE, Code.PLAIN)

@@ -104,7 +104,8 @@ def read(
         _name_steps_by_ranges(found, code, marks)
     if not known_engine and not (code == Code.VERIFY).any():
         notes = [*notes, *sketch.describe(found, code)]
-    hidden = _graphs_of_several_kinds(found, code)
+    foreign = _foreign(timeline, names) if known_engine else ""
+    hidden = foreign or _graphs_of_several_kinds(found, code)
     if hidden and not (code == Code.VERIFY).any():
         notes = [*notes, hidden]
     elif known_engine and not (code == Code.VERIFY).any():
@@ -128,6 +129,8 @@ def read(
         plan=plan,
         n_ok=n_ok,
     )
+    if how in ("names", "graphs"):
+        roles.adopt(found, layout.code, layout.basis, layout.round_of)
     return Structure(found, layout, graphs, k, width, how, notes)
 
 
@@ -171,7 +174,9 @@ def _drafts_a_round(
     if how == "markers":
         marked = steps.marked(names, "draft-step")
         if not marked.any():
-            return None
+            # a runner that marks each draft pass after the first, and never did: one draft
+            marks = any(s.marker == "draft-step" for s in names.signatures)
+            return 1 if marks and steps.marked(names, "draft-start").any() else None
         segments = np.flatnonzero(code == Code.DRAFT)
         drafted = np.bincount(found.pass_of[marked], minlength=len(found))[segments]
         later = usual(drafted[drafted > 0].astype(np.int32))
@@ -226,6 +231,27 @@ def _steps_between_rounds(code: npt.NDArray[np.uint8]) -> list[int]:
     before = np.concatenate([[0], np.cumsum(code == Code.TARGET)])
     ends = others[np.minimum(np.searchsorted(others, verify, side="right"), len(others) - 1)]
     return [int(before[b] - before[a]) for a, b in zip(verify[:-1], ends[:-1], strict=True)]
+
+
+OWN = 0.05
+"""Share of kernels that an engine's signatures take, at least, in a trace of that engine."""
+
+
+def _foreign(timeline: Timeline, names: NameEvidence) -> str:
+    """Why the engine's names say nothing about this timeline; empty when they do.
+
+    Only an engine that is really there makes "no verify kernel" mean "nothing was verified".
+    """
+    kernels = timeline.name != NONE
+    if not names.signatures:
+        return "the evidence of kernel names is switched off"
+    taken, total = int((names.signature[kernels] != NONE).sum()), int(kernels.sum())
+    if not total or taken >= OWN * total:
+        return ""
+    return (
+        f"the engine's signatures take {taken} of {total} kernels: it is another engine, or another "
+        "version of it"
+    )
 
 
 def _graphs_of_several_kinds(found: Passes, code: npt.NDArray[np.uint8]) -> str:
