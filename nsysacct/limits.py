@@ -138,10 +138,17 @@ def load_limits(path: Path) -> Settings:
         raise UsageError(str(path), f"cannot be read ({error.strerror})", "check it") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(str(path), f"is not TOML ({error})", "see docs/gate.md") from error
-    return _settings(str(path), document)
+    return read_settings(str(path), document)
 
 
-def _settings(subject: str, document: Mapping[str, Any]) -> Settings:
+def read_settings(subject: str, document: Mapping[str, Any]) -> Settings:
+    """Settings from a table with the keys of a limits file; `subject` names it in errors.
+
+    Raises
+    ------
+    UsageError
+        An unknown key or value: the message names it.
+    """
     known = {"limits", "confidence", "inconclusive", "allow", "rounds"}
     unknown = sorted(set(document) - known)
     if unknown:

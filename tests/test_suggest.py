@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+
 import pytest
 
 from nsysacct.account import account

@@ -193,10 +193,11 @@ def _judging(
     allow: tuple[str, ...],
     **given: Any,
 ) -> tuple[list[Limit] | None, dict[str, Any]]:
-    """Limits, and keywords of `judge`: the command line goes before the limits file."""
-    from nsysacct.limits import Settings, load_limits, parse_limit
+    """Limits, and keywords of `judge`: the command line, the limits file, or the project's."""
+    from nsysacct.cli._project import project
+    from nsysacct.limits import load_limits, parse_limit
 
-    file = load_limits(Path(limits_file)) if limits_file else Settings()
+    file = load_limits(Path(limits_file)) if limits_file else project().gate
     limits = [*file.limits, *(parse_limit(text) for text in limit_texts)]
     settings: dict[str, Any] = {"allow": (*file.allow, *allow)}
     for name in ("confidence", "inconclusive", "rounds"):

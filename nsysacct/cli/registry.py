@@ -33,7 +33,8 @@ _format = click.option(
 def command() -> None:
     r"""List, check, explain and suggest kernel signatures.
 
-    Shipped files are extended by NSYSACCT_REGISTRY (paths separated like PATH) and --registry.
+    Shipped files are extended by NSYSACCT_REGISTRY (paths separated like PATH), by the project's
+    nsysacct.toml, and by --registry.
 
     \b
     Examples:
@@ -125,9 +126,10 @@ def suggest(trace: str, name: str, output: str | None, force: bool) -> None:
 
 
 def _load(paths: tuple[str, ...]) -> Registry:
+    from nsysacct.cli._project import project
     from nsysacct.registry import load_registry
 
-    return load_registry(paths)
+    return load_registry((*project().registry, *paths))
 
 
 # ---------------------------------------------------------------- text
