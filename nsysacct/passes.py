@@ -47,6 +47,8 @@ class Passes:
         Kernels by what their names say (`evidence.Code`).
     width : int32
         Rows that the pass runs, from names or geometry; NONE when unknown.
+    returned : int64
+        Bytes copied back to the host after the pass: results of so many rows.
     waits : int64
         Waits of the host, and copies back to it, before the pass.
     """
@@ -65,6 +67,7 @@ class Passes:
     anchors: I64
     width: I32
     waits: I64
+    returned: I64
 
     def __len__(self) -> int:
         return len(self.launch)
@@ -220,6 +223,7 @@ def features(timeline: Timeline, names: NameEvidence, pass_of: I32) -> Passes:
         anchors=anchors,
         width=_widths(ids, names.width[work], count),
         waits=_waits(timeline, pass_of, count),
+        returned=_returned(timeline, pass_of, count),
     )
 
 
@@ -238,6 +242,12 @@ def _sum_by(ids: I32, values: I64, count: int) -> I64:
     total = np.zeros(count, np.int64)
     np.add.at(total, ids, values)
     return total
+
+
+def _returned(timeline: Timeline, pass_of: I32, count: int) -> I64:
+    """Bytes copied back to the host by pass."""
+    ids = pass_of[timeline.copies_out]
+    return _sum_by(ids[ids != NONE], timeline.returned_bytes[ids != NONE], count)
 
 
 def _widths(ids: I32, width: I32, count: int) -> I32:

@@ -160,6 +160,7 @@ def _verify_by_rows(passes: Passes, roles: Roles, on_target: Bool, drafting: Boo
     """
     order = np.flatnonzero(on_target | drafting)
     lanes = np.flatnonzero(on_target)
+    counted = _widths_from_results(passes, lanes, drafting)
     wide = lanes[passes.width[lanes] > 2 * _SLOT_ROWS] if len(lanes) else lanes
     first_prompt = int(wide[0]) if len(wide) else -1
     any_draft = bool(drafting.any())
@@ -188,6 +189,23 @@ def _verify_by_rows(passes: Passes, roles: Roles, on_target: Bool, drafting: Boo
             after_draft.setdefault(int(passes.graph[i]), []).append(rows > 0)
         chain = roles.code[i] == Code.PREFILL
         rows = 0
+    for graph in np.unique(passes.graph[counted]).tolist():
+        mine = counted[passes.graph[counted] == graph]
+        codes, votes = np.unique(roles.code[mine], return_counts=True)
+        shown = ", ".join(str(w) for w in np.unique(passes.width[mine]))
+        roles.graphs[graph] = GraphRole(
+            Code(int(codes[np.argmax(votes)])),
+            "graph",
+            float(votes.max() / votes.sum()),
+            f"copies results of {shown} rows back to the host",
+        )
+        roles.basis[mine] = "graph"
+    if widths and not any_draft and after_draft:
+        roles.notes.append(
+            f"graphs {', '.join(map(str, sorted(after_draft)))} on the target's stream may verify or decode: no draft "
+            "runs on the GPU, and their rows are not known (node granularity shows them)"
+        )
+        return widths
     for graph, places in after_draft.items():
         share = sum(places) / len(places)
         verify = any_draft and share >= AGREE
@@ -202,6 +220,34 @@ def _verify_by_rows(passes: Passes, roles: Roles, on_target: Bool, drafting: Boo
         roles.code[mine] = role
         roles.basis[mine] = roles.graphs[graph].basis
     return widths
+
+
+def _widths_from_results(passes: Passes, lanes: I64, drafting: Bool) -> I64:
+    """Fill the width of graph passes from the size of the results they copy back; return those passes.
+
+    A target pass returns a row of logits for each row it runs, so passes of known width tell the bytes
+    of a row, and a graph's copies tell its rows. Prompts and warm-ups return their last row only.
+    """
+    known = lanes[(passes.width[lanes] > 1) & (passes.width[lanes] <= _SLOT_ROWS)]
+    prompts = lanes[passes.width[lanes] > 2 * _SLOT_ROWS]
+    begin = (
+        int(np.flatnonzero(drafting)[0])
+        if drafting.any()
+        else int(prompts.min(initial=len(passes)))
+    )
+    known = known[(known >= begin) & (passes.returned[known] > 0)]
+    none = np.zeros(0, np.int64)
+    if not len(known):
+        return none
+    rows, odd = np.divmod(passes.returned[known], passes.width[known])
+    values, votes = np.unique(rows[odd == 0], return_counts=True)
+    if not len(values) or votes.max() < AGREE * len(known):
+        return none
+    row = int(values[np.argmax(votes)])
+    graphs = lanes[passes.is_graph[lanes] & (passes.width[lanes] == NONE)]
+    whole = graphs[(passes.returned[graphs] > 0) & (passes.returned[graphs] % row == 0)]
+    passes.width[whole] = passes.returned[whole] // row
+    return np.asarray(whole, np.int64)
 
 
 _SLOT_ROWS = 16

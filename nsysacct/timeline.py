@@ -62,6 +62,8 @@ class Timeline:
         Copies from the host, which bring the inputs of what follows.
     copies_out : bool
         Copies to the host, which it waits for before it goes on.
+    returned_bytes : int64, one per copy to the host
+        Their sizes, in timeline order.
     """
 
     process: int
@@ -79,6 +81,7 @@ class Timeline:
     source: I64
     copies_in: Bool
     copies_out: Bool
+    returned_bytes: I64
 
     def __len__(self) -> int:
         return len(self.start)
@@ -199,6 +202,8 @@ def build(trace: Trace, process: int, gpu: int, *, with_blind: bool = True) -> T
     launch, correlation, known = launch[order], correlation[order], known[order]
     new_unit = np.ones(len(order), bool)
     new_unit[1:] = (correlation[1:] != correlation[:-1]) | ~known[1:] | ~known[:-1]
+    source = column(k, m, g, b)[order]
+    copies_out = _flags(memops.copy_kind[m] == 2, len(k), len(start))[order]
     return Timeline(
         process=process,
         gpu=gpu,
@@ -212,9 +217,10 @@ def build(trace: Trace, process: int, gpu: int, *, with_blind: bool = True) -> T
         epoch=epoch[order],
         unit=(np.cumsum(new_unit) - 1).astype(np.int32),
         thread=thread[order],
-        source=column(k, m, g, b)[order],
+        source=source,
         copies_in=_flags(memops.copy_kind[m] == 1, len(k), len(start))[order],
-        copies_out=_flags(memops.copy_kind[m] == 2, len(k), len(start))[order],
+        copies_out=copies_out,
+        returned_bytes=memops.bytes[source[copies_out]],
     )
 
 
