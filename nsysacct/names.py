@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 ANONYMOUS = "(anonymous namespace)"
 """Canonical spelling of an unnamed namespace."""
@@ -128,6 +129,7 @@ class KernelName:
         return full if len(full) <= width else full[: max(0, width - 1)] + "…"
 
 
+@lru_cache(maxsize=1 << 14)  # each rank of a job has the same names
 def parse(text: str) -> KernelName:
     """Read a kernel name.
 

@@ -39,8 +39,6 @@ def _whole(account: Account, trace: Trace) -> Iterator[str]:
     accounted = sum(p.total_mem_ns for p in account.processes)
     if accounted != mem:
         yield f"all accounts hold {accounted} ns of memory work, the valid rows {mem}"
-    if len({(p.pid, p.gpu) for p in account.processes}) != len(account.processes):
-        yield "a (pid, GPU) pair has two accounts"
     if load_account(dump_account(account)) != account:
         yield "its JSON does not read back as the same account"
 

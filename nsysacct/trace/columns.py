@@ -239,6 +239,8 @@ def read_table(
     there = [column for column in columns if column.name in database.columns[table]]
     whole = _Whole(columns, low, count)
     if count:
+        if high < low:
+            raise damage(database.name, ValueError("rows out of order"), table)
         dense = high - low + 1 == count
         plan = _plan(low, high, count, dense=dense)
         reader = _RangeReader(database, table, there, where, lenient)
