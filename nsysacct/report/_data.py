@@ -106,6 +106,7 @@ def costs_for_scripts(costs: Costs) -> dict[str, Any]:
         "histogram": list(costs.histogram) if costs.histogram else None,
         "accepted": costs.accepted,
         "plain_ns": costs.plain_ns,
+        "plain_given": costs.plain_how.startswith("given with"),
         "checkpoint": rules.replay == "checkpoint",
         "tokens_of": [TOKENS[rules.tokens](n) for n in drafts],
         "width_of": [VERIFY_WIDTH[rules.verify_width](k) for k in drafts],

@@ -49,7 +49,7 @@
     const verdict = answer.low === null ? "no plain step to hold it against"
       : answer.low > 1 ? "pays" : answer.high < 1 ? "does not pay" : "could go either way";
     put("pays", verdict);
-    put("command", command(found, changed ? plain.value : ""));
+    put("command", command(found, changed || costs.plain_given ? plain.value : ""));
   }
 
   for (const slider of sliders) {

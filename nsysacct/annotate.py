@@ -1,0 +1,155 @@
+"""A copy of an export with the account beside its rows, for one's own SQL (extra: history).
+
+Tables of nsys stay as they are; added are ``NSYSACCT_EVENTS`` (table, rowid -> bucket, basis,
+round), ``NSYSACCT_BUCKETS``, ``NSYSACCT_ROUNDS``, ``NSYSACCT_BLIND_SPOTS``, ``NSYSACCT_ACCOUNT``
+(the account's JSON) and the view ``NSYSACCT_KERNELS`` (kernel rows with their bucket and name).
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from nsysacct.account import Events, account, events
+from nsysacct.attribution import BASES
+from nsysacct.errors import UsageError
+from nsysacct.extras import need
+from nsysacct.model import BUCKETS, Account, BlindSpot, Bucket, Record, RoundRow
+from nsysacct.timeline import Kind
+from nsysacct.trace import Trace, read_trace, schema
+from nsysacct.wire import dump_account
+
+if TYPE_CHECKING:
+    from nsysacct.account import Options
+
+EVENTS = "NSYSACCT_EVENTS"
+KERNELS = "NSYSACCT_KERNELS"
+
+TABLE_OF = {
+    Kind.KERNEL: schema.KERNEL,
+    Kind.MEMCPY: schema.MEMCPY,
+    Kind.MEMSET: schema.MEMSET,
+    Kind.GRAPH: schema.GRAPH_TRACE,
+    Kind.BLIND: schema.RUNTIME,  # the launching call is all there is
+}
+"""Kind of event -> table of the export that holds its row."""
+
+_TYPES: dict[str, type] = {
+    "tableName": str, "row": int, "bucket": str, "basis": str, "round": int, "pid": int, "gpu": int,
+}  # fmt: skip
+
+
+def annotate(
+    source: str | Path, target: str | Path, options: Options | None = None
+) -> tuple[Account, int]:
+    """Write the annotated copy.
+
+    Parameters
+    ----------
+    source : str or Path
+        An nsys export; only read.
+    target : str or Path
+        Overwritten.
+    options : Options, optional
+        As for the account.
+
+    Returns
+    -------
+    (Account, int)
+        The account, and how many rows are in ``NSYSACCT_EVENTS``.
+
+    Raises
+    ------
+    NsysacctError
+        An unreadable export, a target that is the source, or sqlite-utils not installed.
+    """
+    sqlite_utils = need("sqlite_utils", "annotate")
+    source, target = Path(source), Path(target)
+    if target.exists() and source.exists() and target.samefile(source):
+        raise UsageError(str(target), "is the export itself", "name another file")
+    trace = read_trace(source)
+    result, placed = account(trace, options), events(trace, options)
+    shutil.copyfile(source, target)
+    target.chmod(target.stat().st_mode | 0o600)
+    database = sqlite_utils.Database(target)
+    try:
+        # the copy is thrown away when anything fails: no journal on the disk is needed
+        database.execute("PRAGMA journal_mode = MEMORY")
+        database.execute("PRAGMA synchronous = OFF")
+        with database.conn:
+            count = _write_events(database, trace, placed)
+            _write_records(database, "NSYSACCT_BUCKETS", result.buckets, Bucket)
+            _write_records(database, "NSYSACCT_ROUNDS", result.per_round, RoundRow)
+            _write_records(database, "NSYSACCT_BLIND_SPOTS", result.blind_spots, BlindSpot)
+            about = {"tool": result.tool, "account": dump_account(result)}
+            database["NSYSACCT_ACCOUNT"].insert(about, replace=True)
+            _create_view(database)
+    finally:
+        database.close()
+    return result, count
+
+
+def _create_view(database: Any) -> None:
+    """Kernel rows with their name as text, bucket, basis and round."""
+    tables = set(database.table_names())
+    if not {schema.KERNEL, "StringIds"} <= tables:
+        return
+    columns = {column.name for column in database[schema.KERNEL].columns}
+    name = schema.kernel_name_column(columns)
+    query = f"""
+        select kernel.*, name.value as kernelName, event.bucket, event.basis, event.round
+        from {schema.KERNEL} kernel
+        join {EVENTS} event on event.tableName = '{schema.KERNEL}' and event.row = kernel.rowid
+        left join StringIds name on name.id = kernel.{name}
+    """
+    database.create_view(KERNELS, query, replace=True)
+
+
+def _write_events(database: Any, trace: Trace, placed: Sequence[Events]) -> int:
+    table = database[EVENTS]
+    table.drop(ignore=True)
+    table.create(_TYPES, pk=("tableName", "row"))
+    places = ", ".join("?" * len(_TYPES))
+    count = 0
+    for part in placed:
+        database.conn.executemany(f"insert into {EVENTS} values ({places})", _rows(trace, part))
+        count += len(part.line)
+    return count
+
+
+def _rows(trace: Trace, part: Events) -> Iterator[tuple[object, ...]]:
+    """Rows of ``NSYSACCT_EVENTS``, table by table."""
+    rowids = {
+        Kind.KERNEL: trace.kernels,
+        Kind.MEMCPY: trace.memops,
+        Kind.MEMSET: trace.memops,
+        Kind.GRAPH: trace.graph_runs,
+        Kind.BLIND: trace.api,
+    }
+    line, bases = part.line, [*BASES, None]
+    for kind, table in TABLE_OF.items():
+        mine = (line.kind == kind).nonzero()[0]
+        if not len(mine):
+            continue
+        rows = rowids[kind].row[line.source[mine]].tolist()
+        values = (part.bucket[mine], part.basis[mine], part.round_of[mine])
+        for row, b, how, r in zip(rows, *(v.tolist() for v in values), strict=True):
+            number = r if r >= 0 else None
+            yield table, row, BUCKETS[b], bases[how], number, part.pid, part.gpu
+
+
+def _write_records(
+    database: Any, name: str, records: Sequence[Record], kind: type[Record]
+) -> None:
+    """One column a field; lists and mappings as JSON."""
+    table = database[name]
+    table.drop(ignore=True)
+    rows = [msgspec.structs.asdict(r) for r in records]
+    if not rows:
+        table.create(dict.fromkeys(kind.__struct_fields__, str))
+        return
+    table.insert_all(rows)

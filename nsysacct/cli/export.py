@@ -1,0 +1,85 @@
+"""``nsysacct export``: an account for other tools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nsysacct.cli._base import atomic_file, echo_text, force_option, refuse_existing
+from nsysacct.cli._inputs import account_of, is_account_json
+from nsysacct.cli._options import trace_options
+from nsysacct.errors import UsageError
+
+if TYPE_CHECKING:
+    from nsysacct.account import Events, Options
+    from nsysacct.model import Account
+
+
+@click.command("export")
+@click.argument("trace", type=click.Path())
+@trace_options
+@click.option("--perfetto", metavar="FILE", help="Trace for ui.perfetto.dev (.json or .json.gz).")
+@click.option("--parquet", metavar="FOLDER", help="Folder for Parquet tables, made if missing.")
+@force_option
+def command(
+    trace: str, options: Options, perfetto: str | None, parquet: str | None, force: bool
+) -> None:
+    """Write the account of TRACE as a Perfetto trace or as Parquet tables.
+
+    In Perfetto, buckets are tracks, rounds are slices with n_ok and costs, and blind spots are
+    instants. Parquet tables hold buckets, rounds, kernels, graphs, signatures, blind spots, and
+    every single event. Of an account JSON, which has no single events, the rest is written.
+
+    \b
+    Examples:
+      nsysacct export trace.sqlite --layers 64 --perfetto run.json.gz
+      nsysacct export trace.sqlite --layers 64 --parquet run/
+    """  # noqa: D301
+    if perfetto is None and parquet is None:
+        raise UsageError("export", "nothing to write", "give --perfetto FILE or --parquet FOLDER")
+    if perfetto is not None:
+        refuse_existing(Path(perfetto), force)
+    account, events, names = _read(trace, options)
+    if perfetto is not None:
+        from nsysacct.perfetto import write_perfetto
+
+        with atomic_file(perfetto, force=force) as temporary:
+            count = write_perfetto(temporary, account, events, names)
+        echo_text(f"{perfetto}: {count} trace events; open it in ui.perfetto.dev")
+    if parquet is not None:
+        _parquet(Path(parquet), account, events, names, force)
+
+
+def _read(path: str, options: Options) -> tuple[Account, list[Events], list[str]]:
+    """Account, single events and kernel names; the latter two are empty for account JSON."""
+    if is_account_json(Path(path)):
+        return account_of(path), [], []
+    from nsysacct.account import account, events
+    from nsysacct.nsysrep import resolve
+    from nsysacct.trace import read_trace
+
+    trace = read_trace(resolve(path))
+    return account(trace, options), events(trace, options), list(trace.kernel_names)
+
+
+def _parquet(
+    folder: Path, account: Account, events: list[Events], names: list[str], force: bool
+) -> None:
+    from nsysacct.export import events_table, tables_of, write_parquet
+
+    tables = tables_of(account)
+    if events:
+        tables["events"] = events_table(events, names)
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(str(folder), "is a file", "name a folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    targets = {name: folder / f"{name}.parquet" for name in tables}
+    for target in targets.values():
+        refuse_existing(target, force)
+    for name, table in tables.items():
+        with atomic_file(targets[name], force=force) as temporary:
+            write_parquet(table, str(temporary), account)
+    rows = ", ".join(f"{name} {table.num_rows}" for name, table in tables.items())
+    echo_text(f"{folder}: rows of {rows}")
