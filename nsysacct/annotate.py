@@ -98,7 +98,7 @@ def _create_view(database: Any) -> None:
     tables = set(database.table_names())
     if not {schema.KERNEL, "StringIds"} <= tables:
         return
-    columns = {column.name for column in database[schema.KERNEL].columns}
+    columns = tuple(column.name for column in database[schema.KERNEL].columns)
     name = schema.kernel_name_column(columns)
     query = f"""
         select kernel.*, name.value as kernelName, event.bucket, event.basis, event.round
