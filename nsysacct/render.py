@@ -94,7 +94,7 @@ def _fit(block: str, width: int) -> str:
         if indent > width // 2:
             indent = 6
         lines += textwrap.wrap(
-            line,
+            line.replace(" %", "\0%"),  # a number keeps its sign
             width=width,
             subsequent_indent=" " * indent,
             break_long_words=False,
@@ -102,7 +102,7 @@ def _fit(block: str, width: int) -> str:
             drop_whitespace=True,
             replace_whitespace=False,
         )
-    return "\n".join(lines)
+    return "\n".join(lines).replace("\0", " ")
 
 
 def ms(ns: float | None) -> str:
@@ -278,12 +278,10 @@ def _families(account: ProcessAccount) -> str:
             continue
         shares = [f"{f} {100 * ns / total:.1f} %" for f, ns in families[:6]]
         wall = account.window.wall_ns
-        first = [f"{f} {100 * ns / wall:.2f} %" for f, ns in families[:3]] if wall else []
-        lines.append(
-            f"{name} is "
-            + ", ".join(shares)
-            + (f"  (of the wall: {', '.join(first)})" if name == "verify" else "")
-        )
+        lines.append(f"{name} is {', '.join(shares)}")
+        if name == "verify" and wall:
+            first = [f"{f} {100 * ns / wall:.2f} %" for f, ns in families[:3]]
+            lines.append(f"  of the wall: {', '.join(first)}")
     return "\n".join(lines)
 
 

@@ -108,7 +108,7 @@ def test_the_text_says_what_a_reader_must_know(run_cli: Run, trace: Path) -> Non
         "672.30 exclusive",
         "542.51 arithmetic (41 steps x 13.232 ms)",
         "10.0..10.8 %",
-        "gdn 12.0 %",
+        "gdn 12.0 %",  # of verify
         "gdn 5.67 %",
         "not whole (633 = 5 x 126 draft steps + 3)",
     ):
