@@ -190,6 +190,8 @@ def _items(body: str) -> str:
             name, _, kind = line.partition(" : ")
             lines.append(f"- `{name}`" + (f" ({_markup(kind)})" if kind else ""))
         else:
+            if lines[-1].startswith("- "):
+                lines[-1] += ":"
             lines.append(f"  {_markup(line.strip())}")
     return "\n".join(lines)
 
