@@ -25,6 +25,8 @@ NAMES = ["small_graph", "small_node_nvtx", "llama_B_spec_graph"]
 
 def query(path: Path, sql: str) -> list[tuple[Any, ...]]:
     with closing(sqlite3.connect(path)) as connection:
+        # some texts that nsys stores are not UTF-8
+        connection.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
         return connection.execute(sql).fetchall()
 
 
@@ -34,7 +36,7 @@ def dump(path: Path) -> dict[str, str]:
     for (name,) in query(path, "select name from sqlite_master where type = 'table'"):
         if not name.startswith(("NSYSACCT_", "sqlite_")):
             rows = repr(query(path, f'select rowid, * from "{name}" order by rowid'))
-            found[name] = hashlib.sha256(rows.encode("utf-8", "replace")).hexdigest()
+            found[name] = hashlib.sha256(rows.encode("utf-8", "surrogateescape")).hexdigest()
     return found
 
 

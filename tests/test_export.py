@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import lzma
 import subprocess
@@ -72,8 +73,9 @@ def test_slices_of_a_track_never_cross(
     assert set(tracks) <= named
     for slices in tracks.values():
         slices.sort()
-        if len(case[1]) == 1 and not case[0].trace.name.startswith("llama"):
-            assert all(a[1] <= b[0] for a, b in zip(slices, slices[1:], strict=False))
+        # on one stream kernels follow each other, except where a launch starts early (llama.cpp)
+        if not case[0].trace.name.startswith("llama"):
+            assert all(a[1] <= b[0] for a, b in itertools.pairwise(slices))
 
 
 def test_rounds_and_blind_spots_are_there(small: Account, tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def _frame(ax: Axes, chosen: list[RoundRow], streams: list[int], low: int, high:
     ax.set_xlim(0, whole)
     ax.set_ylim(len(streams) - 0.45, -1.0)
     ax.set_yticks(range(len(streams)), [f"stream {s}" for s in streams])
-    ax.set_xlabel("ms from the start of the first round shown")
+    ax.set_xlabel("ms from the start of these rounds")
     tidy(ax, grid="x")
     ax.tick_params(axis="y", length=0)
     for r in chosen:
