@@ -290,7 +290,7 @@ def test_tables_sort_and_filter(opened: Any, small: Account) -> None:
     assert head.get_attribute("aria-sort") == "ascending"
     times = [float(t) for t in table.locator("tbody tr td:nth-child(5)").all_inner_texts()]
     assert times == sorted(times)
-    opened.get_by_label("Filter kernels").fill("gdn verify")
+    opened.get_by_label("Filter Kernels").fill("gdn verify")
     left = table.locator("tbody tr:visible")
     wanted = [k for k in small.kernels if k.family == "gdn" and k.bucket == "verify"]
     assert left.count() == len(wanted) > 0

@@ -49,7 +49,7 @@ def report_html(account: Account, *, plain_ms: float | None = None) -> str:
         tables=tables,
         headline=headline(account),
         facts=facts(account),
-        sections=[(name, title) for name, title in _sections(account, tables)],
+        sections=list(_sections(account, tables)),
         bar_buckets=list(dict.fromkeys(p.bucket for p in tables.bar)),
         bar_ways=ways_to_explain(tables),
         options=json.dumps(account.options, ensure_ascii=False) if account.options else "",
@@ -63,13 +63,13 @@ def report_html(account: Account, *, plain_ms: float | None = None) -> str:
 
 def _sections(account: Account, tables: Tables) -> Iterator[tuple[str, str]]:
     """Anchors of the page in its order."""
-    yield "split", "split"
+    yield "split", "Split"
     if account.per_round:
-        yield "over-time", "rounds over time"
-    yield "what-if", "what if"
-    yield "blind", "blind spots"
+        yield "over-time", "Rounds over time"
+    yield "what-if", "What if"
+    yield "blind", "Blind spots"
     for table in tables.more:
-        yield table.name, table.title.lower()
+        yield table.name, table.title
 
 
 def _environment() -> Any:
