@@ -20,7 +20,7 @@ from statistics import NormalDist
 
 from nsysacct import model
 from nsysacct.errors import UsageError
-from nsysacct.histogram_bounds import Bounds, bounds, constant_alpha_shares
+from nsysacct.histograms import Bounds, bounds, constant_alpha_shares
 from nsysacct.logs.reading import EXACT, Counters, LogReading
 from nsysacct.model import Finding
 from nsysacct.semantics import REPLAY_STEPS, TOKENS

@@ -10,17 +10,9 @@ from fractions import Fraction
 
 import msgspec
 
-from nsysacct.economics import (
-    NS_PER_MS,
-    RESIDUAL_TREATMENTS,
-    Costs,
-    Histogram,
-    Model,
-    at_other_k,
-    constant_rate_histogram,
-    mean_of,
-)
+from nsysacct.economics import NS_PER_MS, RESIDUAL_TREATMENTS, Costs, Model
 from nsysacct.errors import UsageError
+from nsysacct.histograms import Histogram, at_other_k, constant_rate_histogram, mean_of
 from nsysacct.whatif import base_histogram
 
 GRID = 200
@@ -128,7 +120,7 @@ def _acceptance(model: Model, residual: str) -> AcceptanceNeeded:
     k = model.costs.k
 
     def pays(alpha: float) -> bool:
-        histogram = constant_rate_histogram(alpha, k)
+        histogram = constant_rate_histogram(Fraction(alpha), k)
         return speedup_with(model, histogram, residual) >= 1
 
     first = next((i for i in range(GRID + 1) if pays(i / GRID)), None)
@@ -140,7 +132,7 @@ def _acceptance(model: Model, residual: str) -> AcceptanceNeeded:
     for _ in range(40):
         middle = (low + high) / 2
         low, high = (low, middle) if pays(middle) else (middle, high)
-    histogram = constant_rate_histogram(high, k)
+    histogram = constant_rate_histogram(Fraction(high), k)
     return AcceptanceNeeded(
         residual=residual,
         rate=high,

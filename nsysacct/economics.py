@@ -12,23 +12,19 @@ baseline reproduces the measured wall to the nanosecond.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import msgspec
 
 from nsysacct.errors import UsageError
+from nsysacct.histograms import Histogram, mean_of, normal
 from nsysacct.model import Account, Bucket, ProcessAccount, Semantics, Window
 from nsysacct.semantics import REPLAY_STEPS, TOKENS, VERIFY_WIDTH
-from nsysacct.theory import alpha_for_mean
 
 NS_PER_MS = 1_000_000
 RESIDUAL_TREATMENTS = ("per round", "fixed", "dropped")
 """What becomes of the rest when the number of rounds changes; "dropped" counts the parts alone."""
-
-Histogram = tuple[Fraction, ...]
 
 
 class Costs(msgspec.Struct, frozen=True, kw_only=True):
@@ -332,56 +328,6 @@ def calibrated(
         costs, **scaled, wall_ns=sum(scaled.values()), idle_ns=idle, plain_ns=plain_ns,
         plain_how="unprofiled, given", notes=notes,
     )  # fmt: skip
-
-
-# --- histograms --------------------------------------------------------------------------------
-
-
-def constant_rate_histogram(alpha: float, k: int) -> Histogram:
-    """P(n_ok = 0..k) when each drafted token is accepted with `alpha` after the ones before it."""
-    reach = [Fraction(alpha) ** j for j in range(k + 1)] + [Fraction(0)]
-    return tuple(reach[j] - reach[j + 1] for j in range(k + 1))
-
-
-def two_point_histograms(mean: Fraction, k: int) -> Iterator[Histogram]:
-    """Yield the extreme points of all histograms over 0..k with this mean.
-
-    Sum and mean are two linear constraints, so an extreme point has at most two n_ok values; a
-    ratio of linear functions, like a speed-up, takes its extremes over the set at these points.
-    """
-    for low, high in itertools.product(range(k + 1), repeat=2):
-        if low <= mean < high or (low == high == mean):
-            weights = [Fraction(0)] * (k + 1)
-            upper = Fraction(0) if low == high else (mean - low) / (high - low)
-            weights[high] += upper
-            weights[low] += 1 - upper
-            yield tuple(weights)
-
-
-def at_other_k(histogram: Histogram, k: int) -> Histogram:
-    """Return the histogram with `k` drafts: cut exactly, or extended at a constant rate."""
-    if k < len(histogram):
-        return (*histogram[:k], sum(histogram[k:], Fraction(0)))
-    old = len(histogram) - 1
-    mean = sum((n * p for n, p in enumerate(histogram)), Fraction(0))
-    tail = constant_rate_histogram(alpha_for_mean(float(mean), old), k - old)
-    return (*histogram[:old], *(histogram[old] * p for p in tail))
-
-
-def normal(counts: Sequence[int]) -> Histogram:
-    """Return counts as exact probabilities."""
-    total = sum(counts)
-    if total <= 0 or min(counts) < 0:
-        raise UsageError(
-            "n_ok", "is no histogram", "give the rounds that accepted 0, 1, .. k drafts"
-        )
-    return tuple(Fraction(c, total) for c in counts)
-
-
-def mean_of(histogram: Histogram, function: str | None = None) -> Fraction:
-    """Return the mean of n_ok, or of the tokens that the named rule emits."""
-    rule = TOKENS[function] if function else int
-    return sum((rule(n) * p for n, p in enumerate(histogram)), Fraction(0))
 
 
 # --- rounds under a lever ------------------------------------------------------------------------

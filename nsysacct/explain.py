@@ -14,14 +14,13 @@ from nsysacct.breakeven import break_even
 from nsysacct.economics import NS_PER_MS, Costs, costs_of
 from nsysacct.errors import NsysacctError
 from nsysacct.model import PROVENANCE, Account
+from nsysacct.scenarios import LOW_RATE
 from nsysacct.theory import alpha_for_mean
 from nsysacct.whatif import Levers, Row, what_if
 
 PHASES = ("draft", "verify", "replay")
 AB_LABELS = ("hardware", "model", "quantisation", "concurrency")
 """What an A/B must hold fixed."""
-LOW_RATE = 0.5
-"""The method's acceptance rate to give up at; this run's own break-even says more."""
 LOW_HEADROOM = 0.10
 """Share of the card's memory below which no room is left for a draft model and its cache."""
 STEEP_ROW = 0.25

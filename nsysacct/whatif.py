@@ -16,19 +16,15 @@ from typing import Any
 
 import msgspec
 
-from nsysacct.economics import (
-    NS_PER_MS,
-    RESIDUAL_TREATMENTS,
-    Costs,
+from nsysacct.economics import NS_PER_MS, RESIDUAL_TREATMENTS, Costs, Model, Shape
+from nsysacct.errors import UsageError
+from nsysacct.histograms import (
     Histogram,
-    Model,
-    Shape,
     at_other_k,
     constant_rate_histogram,
     normal,
     two_point_histograms,
 )
-from nsysacct.errors import UsageError
 from nsysacct.theory import alpha_for_mean
 
 HAND_UNIT_NS = 100_000
@@ -187,7 +183,7 @@ def _shapes(model: Model, levers: Levers) -> list[Shape]:
             shapes.append(model.shape("histogram given", histogram, held=True))
         return shapes
     if levers.acceptance is not None:
-        alpha = alpha_for_mean(float(levers.acceptance), costs.k)
+        alpha = Fraction(alpha_for_mean(float(levers.acceptance), costs.k))
         shapes = [model.shape("constant rate", constant_rate_histogram(alpha, k))]
         if levers.k is None and costs.accepted is not None:
             shapes.append(model.calibrated_shape(levers.acceptance))
@@ -204,7 +200,8 @@ def base_histogram(model: Model) -> Histogram:
         return model.base
     if costs.mean_accepted is None:
         raise UsageError("acceptance", "of the measured run is not known", "give its n_ok")
-    return constant_rate_histogram(alpha_for_mean(costs.mean_accepted, costs.k), costs.k)
+    alpha = Fraction(alpha_for_mean(costs.mean_accepted, costs.k))
+    return constant_rate_histogram(alpha, costs.k)
 
 
 def _fixed_parts(model: Model, levers: Levers) -> tuple[Fraction, Fraction, Fraction | None]:

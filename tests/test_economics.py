@@ -7,8 +7,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from nsysacct.breakeven import break_even
-from nsysacct.economics import Model, at_other_k, calibrated, costs_of, normal, two_point_histograms
+from nsysacct.economics import Model, calibrated, costs_of
 from nsysacct.errors import UsageError
+from nsysacct.histograms import at_other_k, normal, two_point_histograms
 from nsysacct.model import StepCost
 from nsysacct.whatif import Levers, what_if
 

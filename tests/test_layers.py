@@ -16,7 +16,7 @@ PACKAGE = ROOT / "nsysacct"
 # One tier a line, the lowest first. A room may import its own tier and lower ones. A new module
 # needs a place here.
 TIERS = """
-errors extras strict model semantics intervals theory histogram_bounds stats
+errors extras strict model semantics intervals theory histograms stats
 trace nsysrep names arguments signatures registry registry_file specs wire counting logs
 timeline evidence nvtx passes steps repetition roles sketch grammar structure attribution losses
 witnesses blindspots acceptance options amounts perround ranks suggest suggest_toml
@@ -24,7 +24,7 @@ runlog
 account
 twocaptures economics scenarios bottleneck breakeven compare curve whatif explain checkup frames
 metric_names metrics quantities comparability diff
-gate limits config history_schema history batch
+gate limits config history_schema history batch batch_store batch_summary
 render plots report perfetto export annotate notebook gate_output diff_output
 cli api __main__
 """

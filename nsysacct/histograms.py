@@ -1,17 +1,27 @@
-"""What a mean of accepted drafts leaves open: all histograms that have it, and their extremes.
+"""Histograms of accepted drafts a round: exact shares, one rate's, another k's, all of one mean.
 
-The histograms with a given sum and mean form a polytope whose corners have two points at most, so
-the extremes of any function's mean are found by trying pairs; with whole rounds by few more.
+Shares are `Fraction` where a run must be reproduced to the nanosecond and float where a person
+reads them; the formulas are the same. The histograms with a given mean form a polytope whose
+corners have two points at most (sum and mean are two equations), so the extremes of any function's
+mean, and of a ratio of two such means, lie at pairs; with whole rounds near them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeVar
 
 from nsysacct.errors import UsageError
+from nsysacct.semantics import TOKENS
 from nsysacct.theory import alpha_for_mean
+
+Histogram = tuple[Fraction, ...]
+"""P(n_ok = 0), .., P(n_ok = k), exact."""
+
+Number = TypeVar("Number", float, Fraction)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +32,56 @@ class Bounds:
     high: float
     low_n_ok: tuple[float, ...]
     high_n_ok: tuple[float, ...]
+
+
+def normal(counts: Sequence[int]) -> Histogram:
+    """Return counts of rounds by n_ok as exact shares.
+
+    Raises
+    ------
+    UsageError
+        No round, or a negative count.
+    """
+    total = sum(counts)
+    if total <= 0 or min(counts) < 0:
+        raise UsageError(
+            "n_ok", "is no histogram", "give the rounds that accepted 0, 1, .. k drafts"
+        )
+    return tuple(Fraction(c, total) for c in counts)
+
+
+def mean_of(histogram: Histogram, tokens: str | None = None) -> Fraction:
+    """Return the mean of n_ok, or of the tokens that the named rule of `semantics` emits."""
+    rule = TOKENS[tokens] if tokens else int
+    return sum((rule(n) * p for n, p in enumerate(histogram)), Fraction(0))
+
+
+def constant_rate_histogram(alpha: Number, k: int) -> tuple[Number, ...]:
+    """P(n_ok = 0..k) when each drafted token is accepted with `alpha` after the ones before it."""
+    shares: list[Number] = []
+    reach = alpha**0
+    for _ in range(k):
+        shares.append(reach * (1 - alpha))
+        reach = reach * alpha
+    return (*shares, reach)
+
+
+def at_other_k(histogram: Histogram, k: int) -> Histogram:
+    """Return the histogram with `k` drafts: cut exactly, or extended at a constant rate."""
+    if k < len(histogram):
+        return (*histogram[:k], sum(histogram[k:], Fraction(0)))
+    old = len(histogram) - 1
+    alpha = Fraction(alpha_for_mean(float(mean_of(histogram)), old))
+    return (
+        *histogram[:old],
+        *(histogram[old] * p for p in constant_rate_histogram(alpha, k - old)),
+    )
+
+
+def two_point_histograms(mean: Number, k: int) -> Iterator[tuple[Number, ...]]:
+    """Yield the corners of the set of all histograms over 0..k with this mean."""
+    for low, high in _pairs(mean, k):
+        yield _two_points(low, high, mean, k)
 
 
 def constant_alpha_shares(mean: float, k: int) -> tuple[float, ...]:
@@ -37,8 +97,7 @@ def constant_alpha_shares(mean: float, k: int) -> tuple[float, ...]:
     >>> [round(x, 3) for x in constant_alpha_shares(36 / 26, 3)]
     [0.34, 0.224, 0.148, 0.288]
     """
-    alpha = alpha_for_mean(mean, k)
-    return (*(alpha**n * (1 - alpha) for n in range(k)), alpha**k)
+    return constant_rate_histogram(alpha_for_mean(mean, k), k)
 
 
 def bounds(
@@ -83,22 +142,23 @@ def bounds(
         return Bounds(
             _weighted(values, least) / rounds, _weighted(values, most) / rounds, least, most
         )
-    pairs = [_two_points(i, j, mean, k) for i, j in _pairs(mean, k)]
+    pairs = list(two_point_histograms(mean, k))
     low = min(pairs, key=lambda shares: _weighted(values, shares))
     high = max(pairs, key=lambda shares: _weighted(values, shares))
     return Bounds(_weighted(values, low), _weighted(values, high), low, high)
 
 
-def _pairs(mean: float, k: int) -> list[tuple[int, int]]:
-    return [(i, j) for i in range(k + 1) for j in range(i, k + 1) if i <= mean <= j]
+def _pairs(mean: Number, k: int) -> list[tuple[int, int]]:
+    ends = [(i, j) for i in range(k + 1) for j in range(i, k + 1)]
+    return [(i, j) for i, j in ends if i <= mean < j or i == mean == j]
 
 
-def _two_points(i: int, j: int, mean: float, k: int) -> tuple[float, ...]:
-    # sum and mean are two equations, so the corners of the feasible set have two points at most
-    upper = (mean - i) / (j - i) if j > i else 0.0
-    shares = [0.0] * (k + 1)
-    shares[j] += upper
-    shares[i] += 1 - upper
+def _two_points(low: int, high: int, mean: Number, k: int) -> tuple[Number, ...]:
+    """Shares at n_ok = `low` and `high` alone, with this mean."""
+    upper = (mean - low) / max(high - low, 1)
+    shares = [mean * 0] * (k + 1)
+    shares[high] += upper
+    shares[low] += 1 - upper
     return tuple(shares)
 
 
