@@ -39,8 +39,8 @@ Document = dict[str, Any]
 
 SPLIT, PASSES = "split", "passes"
 HEADS = {
-    SPLIT: "| trace | program | rounds | draft | verify | replay | outside | largest difference |\n"
-    "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    SPLIT: "| trace | rounds | draft | verify | replay | outside | off by |\n"
+    "| --- | --- | --- | --- | --- | --- | --- |",
     PASSES: "| trace | rows | rounds | target pass, us | difference |\n"
     "| --- | --- | --- | --- | --- |",
 }
@@ -108,7 +108,7 @@ def row(name: str, case: Case, document: Document) -> Row:
     """The line of one trace: truth / figure."""
     rounds = document["rounds"]["value"]
     right = rounds in case.rounds if case.rounds is not None else rounds is None
-    wanted = "none to be named" if case.rounds is None else " or ".join(map(str, case.rounds))
+    wanted = "none" if case.rounds is None else " or ".join(map(str, case.rounds))
     told = f"{wanted} / {'none' if rounds is None else rounds}"
     if case.target_pass_us is not None:
         return _pass_row(name, case, document, told, right)
@@ -119,12 +119,19 @@ def row(name: str, case: Case, document: Document) -> Row:
         off = max(low - got, got - high, 0.0)
         agrees &= off <= max(case.tolerance * (low if got < low else high), 0.005)
         worst = max(worst, off / high if high else 0.0)
-        truth = f"{low:.3f}" if low == high else f"{low:.2f} to {high:.2f}"
-        cells["outside" if "plain" in buckets else buckets] = f"{truth} / {got:.3f}"
+        truth = _ms(low) if low == high else f"{_ms(low)} to {_ms(high)}"
+        cells["outside" if "plain" in buckets else buckets] = f"{truth} / {_ms(got)}"
     shown = [cells.get(c, "") for c in ("draft", "verify", "replay", "outside")]
-    last = case.declines or (f"{worst:.2%}" if cells else "no truth but the rounds")
-    text = " | ".join([f"`{name}`", case.program, told, *shown, last])
+    last = case.declines or (f"{100 * worst:.2f} %" if cells else "rounds only")
+    text = " | ".join([f"`{name}`", told, *shown, last])
     return Row(SPLIT, f"| {text} |", agrees)
+
+
+def _ms(value: float) -> str:
+    """Four digits, three decimals at most."""
+    if not value:
+        return "0"
+    return f"{value:.{3 if value < 10 else 2 if value < 100 else 1}f}"
 
 
 def _pass_row(name: str, case: Case, document: Document, told: str, right: bool) -> Row:
@@ -138,7 +145,7 @@ def _pass_row(name: str, case: Case, document: Document, told: str, right: bool)
             str(case.width),
             told,
             f"{case.target_pass_us:.1f} / {got:.1f}",
-            "0.0%" if abs(off) < 0.0005 else f"{off:+.1%}",
+            "0.0 %" if abs(off) < 0.0005 else f"{100 * off:+.1f} %",
         ]
     )
     return Row(PASSES, f"| {text} |", right and abs(off) <= case.tolerance)

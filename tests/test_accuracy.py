@@ -54,7 +54,7 @@ def test_a_wrong_figure_is_called_off(accuracy: ModuleType) -> None:
     assert accuracy.row("x", case, document).agrees
     document["buckets"] = [{"bucket": "draft", "gpu_ns": 1_011_000}]
     off = accuracy.row("x", case, document)
-    assert not off.agrees and off.text.endswith("| 1.10% |")
+    assert not off.agrees and off.text.endswith("| 1.10 % |")
     document = {"rounds": {"value": 9}, "buckets": [{"bucket": "draft", "gpu_ns": 1_000_000}]}
     assert not accuracy.row("x", case, document).agrees
 
