@@ -1,58 +1,8 @@
 """One registry file: strict reading of TOML into the signatures of an engine.
 
-Format 1, one file an engine, data only::
-
-    format = 1
-
-    [engine]
-    name = "kestrel"                # what --engine takes
-    title = "kestrel-llm-cuda"
-    aliases = []
-    versions = "*"                  # or ">=0.26,<0.34", for readers
-    evidence = "names"              # what tells its phases apart: one of `EVIDENCE`
-    source = "where these facts come from"
-    recognise = ["k_gdn_*"]         # patterns; kernels that match speak for this engine
-    note = ""
-
-    [semantics]                     # rules by name, see `semantics`
-    verify_width = "k"
-    tokens = "max(n_ok,1)"
-    replay = "closing-steps"
-
-    [passes]
-    streams = ""                    # "per-model": every model runs on a CUDA stream of its own
-
-    [[signature]]
-    id = "gemv-verify"
-    pattern = "k_rq_q4_gemv_mr<*, M>"
-    capture = ["M"]                 # bare names in the pattern that bind an argument
-    where = { M = ">=2" }           # conditions on captured numbers
-    geometry = { grid_y = ">=2" }   # conditions on the launch: grid_x .. grid_z, block_x .. block_z
-    bucket = "verify"               # a bucket; "shared": of several phases; "target": the target
-                                    # model in any phase; "model": some model in any phase
-    family = "gemv"
-    width = "M"                     # capture or launch dimension that is the width of the pass
-    requests = "grid_x"             # launch dimension that is the number of requests
-    layer = "all"                   # kind of layer that it runs in
-    per_layer = 1                   # instances in one such layer; omitted: solved for
-    per_round = 0                   # further instances a round; omitted: solved for
-    per_step = 5                    # instances in one draft step
-    marker = ""                     # once a step: one of `MARKERS`
-    wins = ["other-id"]             # signatures that yield when both match
-    matches = ["void k_rq_q4_gemv_mr<(int)4, (int)3>(float *)"]
-    rejects = ["void k_rq_q4_gemv_mr<(int)3, (int)1>(float *)"]
-    versions = ""                   # where it was seen, when not in all versions of the file
-    source = "..."
-    note = ""
-
-    [[nvtx]]
-    pattern = "verify*"             # glob on the range's text
-    bucket = "verify"               # a bucket; "target": the target's pass in any phase; "shared":
-                                    # a range around several phases
-    source = "..."
-
+Format 1, one file an engine, data only; `registry_tables` has its keys.
 An unknown key is an error that names file, table and key. A new optional key is one more field of a
-table's class here.
+table's class there.
 """
 
 from __future__ import annotations
@@ -63,12 +13,14 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
+from nsysacct import registry_tables as tables
 from nsysacct.errors import NsysacctError, RegistryError
 from nsysacct.model import BUCKETS, Semantics
+from nsysacct.registry_tables import Table
 from nsysacct.semantics import REPLAY_STEPS, TOKENS, VERIFY_WIDTH
 from nsysacct.signatures import NumberPredicate, Pattern
 from nsysacct.specs import EngineSpec, NvtxRule, Signature
@@ -101,72 +53,7 @@ _VERSIONS = re.compile(
     r"\*|(?:>=|<=|==|!=|<|>)\s*[\w.+-]+(?:\s*,\s*(?:>=|<=|==|!=|<|>)\s*[\w.+-]+)*"
 )
 
-
-class _Table(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Base of the tables of a file."""
-
-
-class _Engine(_Table):
-    name: str
-    source: str
-    recognise: list[str]
-    title: str = ""
-    aliases: list[str] = []
-    versions: str = "*"
-    evidence: str = "names"
-    note: str = ""
-
-
-class _Semantics(_Table):
-    verify_width: str
-    tokens: str
-    replay: str
-
-
-class _Passes(_Table):
-    streams: Literal["", "per-model"] = ""
-
-
-class _Signature(_Table):
-    id: str
-    pattern: str
-    bucket: str
-    family: str
-    matches: list[str]
-    rejects: list[str]
-    source: str
-    capture: list[str] = []
-    where: dict[str, str] = {}
-    geometry: dict[str, str] = {}
-    width: str = ""
-    requests: str = ""
-    layer: str = "all"
-    per_layer: int | None = None
-    per_round: int | None = None
-    per_step: int | None = None
-    marker: str = ""
-    wins: list[str] = []
-    versions: str = ""
-    note: str = ""
-
-
-class _Nvtx(_Table):
-    pattern: str
-    bucket: str
-    source: str
-    note: str = ""
-
-
-class _File(_Table):
-    format: int
-    engine: dict[str, Any]
-    semantics: dict[str, Any]
-    passes: dict[str, Any] = {}
-    signature: list[dict[str, Any]] = []
-    nvtx: list[dict[str, Any]] = []
-
-
-T = TypeVar("T", bound=_Table)
+T = TypeVar("T", bound=Table)
 
 
 def read_file(path: Path) -> EngineSpec:
@@ -195,12 +82,12 @@ def read_bytes(content: bytes, file: str) -> EngineSpec:
         raise RegistryError(
             file, f"format {form} is not known", f"use format {FORMAT}, or a newer nsysacct"
         )
-    top = _convert(raw, _File, file, "")
-    engine = _convert(top.engine, _Engine, file, "[engine]")
+    top = _convert(raw, tables.File, file, "")
+    engine = _convert(top.engine, tables.Engine, file, "[engine]")
     _choose(engine.evidence, EVIDENCE, file, "[engine]", "evidence")
     _check_versions(engine.versions, file, "[engine]")
     semantics = _read_semantics(top.semantics, file)
-    passes = _convert(top.passes, _Passes, file, "[passes]")
+    passes = _convert(top.passes, tables.Passes, file, "[passes]")
     signatures = [_read_signature(t, i, file) for i, t in enumerate(top.signature, 1)]
     _check_ids(signatures, file)
     return EngineSpec(
@@ -248,7 +135,7 @@ def _digest(raw: dict[str, Any]) -> str:
 
 
 def _read_semantics(table: Mapping[str, Any], file: str) -> Semantics:
-    found = _convert(table, _Semantics, file, "[semantics]")
+    found = _convert(table, tables.Semantics, file, "[semantics]")
     known: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
         ("verify_width", found.verify_width, VERIFY_WIDTH),
         ("tokens", found.tokens, TOKENS),
@@ -263,7 +150,7 @@ def _read_signature(table: Mapping[str, Any], index: int, file: str) -> Signatur
     where = f"[[signature]] {index}"
     if isinstance(table.get("id"), str):
         where += f" {table['id']!r}"
-    found = _convert(table, _Signature, file, where)
+    found = _convert(table, tables.Signature, file, where)
     _choose(found.bucket, SIGNATURE_BUCKETS, file, where, "bucket")
     if found.versions:
         _check_versions(found.versions, file, where)
@@ -314,7 +201,7 @@ def _read_signature(table: Mapping[str, Any], index: int, file: str) -> Signatur
 
 def _read_nvtx(table: Mapping[str, Any], index: int, file: str) -> NvtxRule:
     where = f"[[nvtx]] {index}"
-    found = _convert(table, _Nvtx, file, where)
+    found = _convert(table, tables.Nvtx, file, where)
     _choose(found.bucket, NVTX_BUCKETS, file, where, "bucket")
     return NvtxRule(found.pattern, found.bucket, found.source)
 

@@ -17,9 +17,9 @@ PACKAGE = ROOT / "nsysacct"
 # needs a place here.
 TIERS = """
 errors extras strict model semantics intervals theory histograms stats
-trace nsysrep names arguments signatures registry registry_file specs wire counting logs
+trace nsysrep names arguments signatures registry registry_file registry_tables specs wire counting logs
 timeline evidence nvtx passes steps repetition roles sketch grammar structure attribution losses
-witnesses blindspots acceptance options amounts perround ranks suggest suggest_toml
+witnesses blindspots acceptance options amounts hardware perround ranks suggest suggest_toml
 runlog
 account
 twocaptures economics scenarios bottleneck breakeven compare curve whatif explain checkup frames
