@@ -12,6 +12,7 @@ EXTRAS = {
     "matplotlib": "plot",
     "sqlite_utils": "history",
     "jinja2": "report",
+    "distributed": "distributed",
 }
 """Package -> extra of nsysacct that installs it."""
 

@@ -137,17 +137,20 @@ def _json(page: Page) -> str:
 
 def _text(page: Page) -> str:
     blocks = ["\n".join(page.head)] if page.head else []
-    for table in page.tables:
-        widths = [
-            max(len(row[i]) for row in [table.columns, *table.rows])
-            for i in range(len(table.columns))
-        ]
-        lines = [table.title] if table.title else []
-        lines += [_aligned(row, widths) for row in [table.columns, *table.rows]]
-        blocks.append("\n".join(lines))
+    blocks += [table_text(table).removesuffix("\n") for table in page.tables]
     if page.notes:
         blocks.append("\n".join(f"note: {note}" for note in page.notes))
     return "\n\n".join(blocks) + "\n"
+
+
+def table_text(table: Table) -> str:
+    """Title, column heads and rows, aligned for a terminal."""
+    widths = [
+        max(len(row[i]) for row in [table.columns, *table.rows]) for i in range(len(table.columns))
+    ]
+    lines = [table.title] if table.title else []
+    lines += [_aligned(row, widths) for row in [table.columns, *table.rows]]
+    return "\n".join(lines) + "\n"
 
 
 def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
