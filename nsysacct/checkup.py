@@ -49,7 +49,11 @@ def _rounds(account: ProcessAccount) -> list[str]:
     rounds = account.rounds
     because = f" ({rounds.reasons[0]})" if rounds.reasons else ""
     if rounds.value is None:
-        return [f"draft and verify cannot be told apart{because}"]
+        return [
+            f"draft and verify cannot be told apart{because}",
+            'put NVTX ranges called "draft" and "verify" around the two calls, or write a registry '
+            "(nsysacct registry suggest): the same capture again would show no more",
+        ]
     if not rounds.value:
         return [f"no speculation to split{because}"]
     if rounds.verdict == "inconsistent":

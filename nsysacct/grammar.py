@@ -265,7 +265,7 @@ def _name_tail(
                 )
             )
             replay = max(0, len(tail) - plan.closing)
-    elif n_ok is not None and k is not None:
+    elif n_ok is not None and k is not None and len(n_ok) == k + 1:
         total = sum(c * REPLAY_STEPS[semantics.replay](n, k) for n, c in enumerate(n_ok))
         earlier = int((code == Code.REPLAY).sum())
         if 0 <= total - earlier <= len(tail):

@@ -69,6 +69,16 @@ class Options:
     log: LogReading | None = None
     all_pids: bool = False
 
+    @property
+    def printed_histogram(self) -> tuple[int, ...] | None:
+        """Histogram of the log, where it is printed or the only one that fits; None otherwise."""
+        if self.log is None:
+            return None
+        from nsysacct.acceptance import is_exact
+
+        counters = self.log.counters
+        return tuple(counters.n_ok) if counters.n_ok is not None and is_exact(counters) else None
+
     def recorded(self) -> dict[str, object]:
         """Options that figures rest on, for the account (JSON types only)."""
         plan = [[code.name.lower(), count] for code, count in self.plan.before]

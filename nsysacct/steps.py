@@ -70,7 +70,9 @@ def cut_steps(timeline: Timeline, names: NameEvidence) -> Steps:
     )
     step_first = np.array(starts, np.int64)
     step_last = np.append(step_first[1:], count) - 1
-    has_model_draft = bool(drafting.any())
+    has_model_draft = bool(drafting.any()) or _works_on(
+        timeline, step_first, step_last, accept, draft_start
+    )
     turns: list[int] = []
     for i, (first, last) in enumerate(zip(step_first, step_last, strict=True)):
         turn = _draft_from(first, last, accept, draft_start, drafting, has_model_draft)
@@ -86,6 +88,28 @@ def cut_steps(timeline: Timeline, names: NameEvidence) -> Steps:
     code[segment_of[accept]] = Code.VERIFY
     code[np.isin(first_of, turns)] = Code.DRAFT
     return Steps(segment_of=segment_of, code=code)
+
+
+FEW = 4
+"""Launches after sampling up to which they are bookkeeping, not a draft pass."""
+
+
+def _works_on(
+    timeline: Timeline, step_first: I64, step_last: I64, accept: Bool, draft_start: Bool
+) -> bool:
+    """Whether steps usually go on with model work after sampling, though no kernel of theirs says so.
+
+    One draft a round needs none of the kernels that prepare the second.
+    """
+    going = [
+        bool(timeline.unit[last] - timeline.unit[turn] >= FEW)
+        and bool((timeline.graph[turn : last + 1] != NONE).any())
+        for first, last in zip(step_first.tolist(), step_last.tolist(), strict=True)
+        if accept[first : last + 1].any()
+        and (turn := _draft_from(first, last, accept, draft_start, accept, True)) is not None
+        and turn <= last
+    ]
+    return bool(going) and sum(going) > len(going) / 2
 
 
 TAIL = 0.1
