@@ -121,6 +121,8 @@ def load(source: str | bytes | Path, lines: tuple[int, int | None] | None = None
         The file cannot be read, or the range holds no line.
     """
     name, text = _text(source)
+    if text.startswith("SQLite format 3"):
+        raise LogError(name, "is an SQLite file, not a log", "give what the run printed")
     rows = _LINE_END.split(_ANSI.sub("", text))
     if rows and not rows[-1]:
         rows.pop()
