@@ -77,7 +77,8 @@ def read(
     marks : Projection, optional
         NVTX ranges: they carry the structure where names and graphs do not.
     """
-    if steps.marked_engine(names):
+    foreign = _foreign(timeline, names) if known_engine or streams else ""
+    if steps.marked_engine(names) and not foreign:
         cuts = steps.cut_steps(timeline, names)
         found = passes.features(timeline, names, cuts.segment_of)
         code = cuts.code
@@ -89,7 +90,7 @@ def read(
         found = passes.cut(timeline, names)
         given = roles.assign(
             found,
-            streams=streams,
+            streams="" if foreign else streams,
             overrides=overrides,
             one_row_verify=semantics.verify_width == "k",
         )
@@ -104,13 +105,14 @@ def read(
         _name_steps_by_ranges(found, code, marks)
     if not known_engine and not (code == Code.VERIFY).any():
         notes = [*notes, *sketch.describe(found, code)]
-    foreign = _foreign(timeline, names) if known_engine else ""
     hidden = foreign or _graphs_of_several_kinds(found, code)
     if hidden and not (code == Code.VERIFY).any():
         notes = [*notes, hidden]
     elif known_engine and not (code == Code.VERIFY).any():
         rest = np.isin(code, [Code.UNKNOWN, Code.MODEL])
         code[rest & (found.kernels + found.is_graph > 0)] = Code.TARGET
+    elif foreign:
+        notes = [*notes, foreign]
     width = usual(found.width[(code == Code.VERIFY) & (found.width > 1)])
     requests = usual(names.requests[names.requests > 0])
     if k is None:
@@ -240,7 +242,8 @@ OWN = 0.05
 def _foreign(timeline: Timeline, names: NameEvidence) -> str:
     """Why the engine's names say nothing about this timeline; empty when they do.
 
-    Only an engine that is really there makes "no verify kernel" mean "nothing was verified".
+    Only an engine that is really there makes "no verify kernel" mean "nothing was verified", and its
+    habits (a stream for each model, marked steps) tell anything.
     """
     kernels = timeline.name != NONE
     if not names.signatures:
