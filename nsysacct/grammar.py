@@ -275,7 +275,7 @@ def _name_tail(
         layout.findings.append(
             Finding(
                 kind="closing",
-                severity="info",
+                severity="warning",
                 detail=f"{len(tail)} target steps follow the last verify pass; {replay} counted as its replay, "
                 "but they may be closing steps",
                 remedy="say how many with --closing N",

@@ -52,7 +52,7 @@ def judge(
     if partial:
         reasons.append(partial)
     if not observed and not counted:
-        return _no_rounds(found, options)
+        return _no_rounds(found, marks, options)
     value = observed or proof.rounds
     agree = all(w.agrees for w in witnesses)
     markers = _marker_counts(line, names, observed)
@@ -83,10 +83,12 @@ def judge(
     )
 
 
-def _no_rounds(found: Structure, options: Options) -> Rounds:
+def _no_rounds(found: Structure, marks: Projection, options: Options) -> Rounds:
+    """Zero where the trace shows what ran instead; unknown where nothing tells phases apart."""
     known = found.how != "none" or bool((found.layout.code == Code.TARGET).any())
     placed = np.isin(found.layout.code, [Code.PLAIN, Code.DECODE, Code.PREFILL]).any()
-    sure = known or bool(placed)
+    marked = np.isin(marks.code, [Code.PLAIN, Code.DECODE, Code.PREFILL]).any()
+    sure = known or bool(placed) or bool(marked)
     return Rounds(
         value=0 if sure else None,
         verdict="none",
