@@ -78,7 +78,11 @@ def read(
         NVTX ranges: they carry the structure where names and graphs do not.
     """
     foreign = _foreign(timeline, names) if known_engine or streams else ""
-    if steps.marked_engine(names) and not foreign:
+    # an engine that may hide its acceptance in a graph is cut by markers only where they show
+    in_steps = steps.marked_engine(names) and (
+        known_engine or bool(steps.marked(names, "accept").any())
+    )
+    if in_steps and not foreign:
         cuts = steps.cut_steps(timeline, names)
         found = passes.features(timeline, names, cuts.segment_of)
         code = cuts.code
