@@ -190,6 +190,7 @@ _FAMILIES = (
     ("gemm", ("gemm", "nvjet", "cutlass", "device_kernel", "mul_mat", "xmma", "wgmma", "wmma")),
     ("norm", ("norm",)),
     ("sampling", ("argmax", "softmax", "sample", "topk", "top_k", "reject", "multinomial")),
+    ("elementwise", ("elementwise", "triton_poi", "copy", "fill")),
     ("cache", ("cache", "set_rows", "get_rows", "rope", "rotary", "cat", "index")),
 )
 

@@ -27,7 +27,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "rounds": "List the rounds, one line each.",
         "acceptance": "Read the acceptance of drafts from a run log or a trace.",
         "explain": "Tell the account in half a page of words.",
-        "registry": "List, check and explain the kernel signatures.",
+        "registry": "List, check, explain and suggest kernel signatures.",
     },
     "What it means": {
         "whatif": "Ask what other acceptance or costs would make of a run.",
