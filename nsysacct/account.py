@@ -9,7 +9,17 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from nsysacct import amounts, blindspots, evidence, nvtx, perround, structure, timeline, witnesses
+from nsysacct import (
+    amounts,
+    blindspots,
+    evidence,
+    hardware,
+    nvtx,
+    perround,
+    structure,
+    timeline,
+    witnesses,
+)
 from nsysacct.attribution import Attribution, attribute
 from nsysacct.errors import TraceError, UsageError
 from nsysacct.evidence import Code
@@ -108,7 +118,13 @@ def _engine(
 ) -> tuple[EngineSpec | None, str, str]:
     if wanted is not None:
         given = registry.engine(wanted)
-        return given, "given", given.caution
+        seen, why = registry.recognise(trace.kernel_names)
+        other = (
+            f"the kernels look like {seen.name}'s: {why}"
+            if seen and seen.name != given.name
+            else ""
+        )
+        return given, "given", "; ".join(t for t in (given.caution, other) if t)
     spec, detail = registry.recognise(trace.kernel_names)
     if spec is not None and spec.caution:
         detail += f"; {spec.caution}"
@@ -130,6 +146,7 @@ def _trace_info(trace: Trace, chosen: ProcessAccount) -> TraceInfo:
         gpu_memory_bandwidth_bytes_per_s=gpu.memory_bandwidth,
         gpu_memory_bytes=gpu.memory,
         gpu_sm_count=gpu.sm_count,
+        peak_memory_bytes=hardware.peak_memory(trace, gpu.index),
     )
 
 
@@ -259,7 +276,7 @@ def _place(trace: Trace, line: Timeline, spec: EngineSpec | None, options: Optio
         and spec.shows_every_verify(opaque_graphs=line.has_opaque_graphs),
         plan=options.plan,
         k=options.k,
-        n_ok=options.n_ok,
+        n_ok=options.n_ok or options.printed_histogram,
         overrides=options.graph_roles,
         marks=marks,
     )
@@ -306,7 +323,7 @@ def _one(trace: Trace, line: Timeline, spec: EngineSpec | None, options: Options
         blind_spots=shown.spots,
         kernels=kernels,
         per_round=rows,
-        steps=amounts.steps(line, found),
+        steps=hardware.with_dram(amounts.steps(line, found), trace, line.gpu, found),
         findings=[*found.layout.findings, *placed.findings, *shown.findings, *_notes(found)],
         acceptance=acceptance,
         total_gpu_ns=int(line.duration[line.is_gpu_time].sum()),

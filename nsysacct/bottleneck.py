@@ -10,9 +10,10 @@ import re
 
 import msgspec
 
-from nsysacct.economics import NS_PER_MS, Costs, plain_step
+from nsysacct.economics import NS_PER_MS, Costs
 from nsysacct.errors import UsageError
 from nsysacct.model import Account, StepCost
+from nsysacct.plainstep import choose, plain_steps
 from nsysacct.semantics import TOKENS
 
 MEMORY_BOUND_SHARE = 0.60
@@ -23,6 +24,9 @@ COMPUTE_ROW_SHARE = 0.80
 """Growth a verified row, in plain steps, from which rows count as paid in full."""
 LOW_BANDWIDTH_SHARE = 0.30
 """Below this share of bandwidth, rows paid in full point to arithmetic."""
+DISAGREEMENT = 0.10
+"""Difference of two shares of bandwidth from which they do not tell the same story."""
+COUNTERS = "capture with --gpu-metrics-devices=all"
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
@@ -55,7 +59,12 @@ class Stake(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bottleneck(msgspec.Struct, frozen=True, kw_only=True):
-    """Verdict with the shares under it; a share is None when its inputs are missing."""
+    """Verdict with the shares under it; a share is None when its inputs are missing.
+
+    ``bandwidth_share`` is the one that the verdict rests on and ``bandwidth_how`` says which:
+    as given, as hardware counters measured it during plain steps (``dram_read_share`` and
+    ``dram_write_share``), or as the bytes given would need it.
+    """
 
     verdict: str  # "memory-bound", "launch-bound", "compute-bound", "cannot tell"
     plain_ms: float | None
@@ -64,6 +73,9 @@ class Bottleneck(msgspec.Struct, frozen=True, kw_only=True):
     achieved_bytes_per_s: float | None
     card_bytes_per_s: int | None
     bandwidth_share: float | None
+    bandwidth_how: str
+    dram_read_share: float | None
+    dram_write_share: float | None
     idle_share: float | None
     row_cost_plain_steps: float | None
     stakes: list[Stake] = []
@@ -77,6 +89,7 @@ def bottleneck(
     active_bytes: int | None = None,
     dram_share: float | None = None,
     plain_ms: float | None = None,
+    plain_from: Account | None = None,
     costs: Costs | None = None,
 ) -> Bottleneck:
     """Return what limits a plain step, and the levers by the time at stake.
@@ -90,9 +103,11 @@ def bottleneck(
     active_bytes : int, optional
         Bytes of the active experts and shared layers of a MoE; replaces `weight_bytes`.
     dram_share : float, optional
-        DRAM read throughput over its peak, 0..1, from GPU metrics; preferred to the estimate.
+        DRAM throughput over its peak, 0..1, as seen elsewhere; preferred to all else.
     plain_ms : float, optional
         A plain step in ms; overrides the account's.
+    plain_from : Account, optional
+        A capture of the same run without speculation: its plain steps are looked at instead.
     costs : Costs, optional
         Of the same account, for row cost and stakes.
 
@@ -100,23 +115,30 @@ def bottleneck(
     ------
     UsageError
         ``active_bytes`` above ``weight_bytes``, or a DRAM share outside 0..1.
+    IncomparableError
+        `plain_from` is a capture of something else.
     """
     if active_bytes and weight_bytes and active_bytes > weight_bytes:
         raise UsageError("--active-bytes", "is above --weight-bytes", "give what one token reads")
     if dram_share is not None and not 0 <= dram_share <= 1:
         raise UsageError("DRAM share", f"{dram_share} is not in 0..1", "give a share of the peak")
-    known = plain_step(account)
+    given = None if plain_ms is None else plain_ms * NS_PER_MS
+    known = choose(account, account, given, plain_from)
     step_ns, how = known if known else (None, "unknown")
-    if plain_ms is not None:
-        step_ns, how = plain_ms * NS_PER_MS, "given with --plain-ms"
+    steps = plain_steps(plain_from or account)
     size = active_bytes or weight_bytes
     achieved = size * 1e9 / step_ns if size and step_ns else None
     card = account.trace.gpu_memory_bandwidth_bytes_per_s
-    share = dram_share if dram_share is not None else achieved / card if achieved and card else None
-    idle = _idle_share(account.steps)
+    computed = achieved / card if achieved and card else None
+    counted = next((s for s in steps if s.dram_read_share is not None), None)
+    share, share_how = _share(dram_share, counted, computed)
+    idle = _idle_share(steps)
     row = costs.row_cost if costs else None
     verdict, reasons = _verdict(share, idle, row)
-    reasons += _caveats(account, share, dram_share, size, card, step_ns)
+    reasons += _missing(size, card, step_ns) if share is None else _disagreement(counted, computed)
+    if counted is None and share is not None:
+        reasons.append(f"the share of bandwidth is {share_how}, not measured: {COUNTERS}")
+    reasons += _granularity(plain_from or account)
     return Bottleneck(
         verdict=verdict,
         plain_ms=None if step_ns is None else step_ns / NS_PER_MS,
@@ -125,6 +147,9 @@ def bottleneck(
         achieved_bytes_per_s=achieved,
         card_bytes_per_s=card,
         bandwidth_share=share,
+        bandwidth_how=share_how,
+        dram_read_share=counted.dram_read_share if counted else None,
+        dram_write_share=counted.dram_write_share if counted else None,
         idle_share=idle,
         row_cost_plain_steps=row,
         stakes=stakes(costs) if costs else [],
@@ -132,13 +157,26 @@ def bottleneck(
     )
 
 
+def _share(
+    given: float | None, counted: StepCost | None, computed: float | None
+) -> tuple[float | None, str]:
+    """Share of the card's bandwidth that a plain step uses, from the best source, and that source.
+
+    Reads and writes share the bus, so their shares add up.
+    """
+    if given is not None:
+        return given, "as given"
+    if counted is not None and counted.dram_read_share is not None:
+        both = counted.dram_read_share + (counted.dram_write_share or 0.0)
+        return both, f"measured by GPU metrics during {counted.count} {counted.role} steps"
+    return computed, "unknown" if computed is None else "computed from the bytes given"
+
+
 def _idle_share(steps: list[StepCost]) -> float | None:
-    for role in ("plain", "decode"):
-        for step in steps:
-            if step.role == role and step.count and step.wall_ns:
-                busy = (step.busy_ns or step.gpu_ns) / step.count
-                if busy:
-                    return max(0.0, 1 - busy / step.wall_ns)
+    for step in steps:
+        busy = (step.busy_ns or step.gpu_ns) / step.count
+        if step.wall_ns and busy:
+            return max(0.0, 1 - busy / step.wall_ns)
     return None
 
 
@@ -169,34 +207,35 @@ def _verdict(share: float | None, idle: float | None, row: float | None) -> tupl
     return "cannot tell", [f"a plain step moves {share:.0%} of what the card's memory can"]
 
 
-def _caveats(
-    account: Account,
-    share: float | None,
-    dram_share: float | None,
-    size: int | None,
-    card: int | None,
-    step_ns: float | None,
-) -> list[str]:
-    reasons = []
-    if share is None:
-        missing = [
-            word
-            for word, value in (
-                ("bytes a step reads (--weight-bytes)", size),
-                ("the card's bandwidth (not in the trace)", card),
-                ("a plain step time (--plain-ms)", step_ns),
-            )
-            if not value
-        ]
-        reasons.append("missing: " + ", ".join(missing))
-    elif dram_share is None:
-        reasons.append("bandwidth share is computed from the bytes given, not measured")
-    if account.trace.graph_trace == "graph":
-        reasons.append(
-            "graphs are timed as a whole: gaps between kernels inside them count as GPU work, so "
-            "the idle share is a lower bound (--cuda-graph-trace=node shows them)"
-        )
-    return reasons
+def _missing(size: int | None, card: int | None, step_ns: float | None) -> list[str]:
+    inputs = (
+        ("bytes a step reads (--weight-bytes)", size),
+        ("the card's bandwidth (not in the trace)", card),
+        ("a plain step time (--plain-from or --plain-ms)", step_ns),
+    )
+    absent = ", ".join(what for what, value in inputs if not value)
+    return [f"missing: {absent}; or counters: {COUNTERS}"]
+
+
+def _disagreement(counted: StepCost | None, computed: float | None) -> list[str]:
+    """Say so when counters and the bytes given do not tell the same story."""
+    if counted is None or counted.dram_read_share is None or computed is None:
+        return []
+    if abs(computed - counted.dram_read_share) < DISAGREEMENT:
+        return []
+    return [
+        f"the bytes given would need {computed:.0%} of the bandwidth, the counters saw "
+        f"{counted.dram_read_share:.0%} read: a step reads more or less than those bytes"
+    ]
+
+
+def _granularity(account: Account) -> list[str]:
+    if account.trace.graph_trace != "graph":
+        return []
+    return [
+        "graphs are timed as a whole: gaps between kernels inside them count as GPU work, so "
+        "the idle share is a lower bound (--cuda-graph-trace=node shows them)"
+    ]
 
 
 def stakes(costs: Costs) -> list[Stake]:

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import msgspec
 
-from nsysacct.economics import NS_PER_MS, RESIDUAL_TREATMENTS, Costs, Model
+from nsysacct.economics import NEEDS_PLAIN, NS_PER_MS, RESIDUAL_TREATMENTS, Costs, Model
 from nsysacct.errors import UsageError
 from nsysacct.histograms import Histogram, at_other_k, constant_rate_histogram, mean_of
 from nsysacct.whatif import base_histogram
@@ -83,7 +83,7 @@ def break_even(
         Plain step time unknown.
     """
     if costs.plain_ns is None:
-        raise UsageError("plain step", "is not known", "give --plain-ms")
+        raise UsageError("plain step", "is not known", NEEDS_PLAIN)
     model = Model(costs)
     limit = k_max or max(8, 2 * costs.k)
     by_k = [_at_k(model, k, verify_slope_ms) for k in range(1, limit + 1)]

@@ -20,9 +20,11 @@ import msgspec
 from nsysacct.errors import UsageError
 from nsysacct.histograms import Histogram, mean_of, normal
 from nsysacct.model import Account, Bucket, ProcessAccount, Semantics, Window
+from nsysacct.plainstep import choose, is_thin
 from nsysacct.semantics import REPLAY_STEPS, TOKENS, VERIFY_WIDTH
 
 NS_PER_MS = 1_000_000
+NEEDS_PLAIN = "give --plain-from PLAIN_TRACE or --plain-ms"
 RESIDUAL_TREATMENTS = ("per round", "fixed", "dropped")
 """What becomes of the rest when the number of rounds changes; "dropped" counts the parts alone."""
 
@@ -85,7 +87,7 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
     def speedup_of(self, total_ns: Fraction) -> Fraction:
         """Speed-up if this run's tokens took `total_ns` (needs ``plain_ns``)."""
         if self.plain_ns is None:
-            raise UsageError("plain step", "is not known", "give --plain-ms")
+            raise UsageError("plain step", "is not known", NEEDS_PLAIN)
         if total_ns <= 0:
             raise UsageError("levers", "leave no time at all", "give costs above 0")
         return Fraction(self.plain_ns) * self.tokens / self.batch / total_ns
@@ -99,30 +101,6 @@ def _on_wall(bucket: Bucket) -> int:
     return shown + bucket.computed_ns
 
 
-def plain_step(account: ProcessAccount) -> tuple[float, str] | None:
-    """Return the wall of one plain step in ns and how it is known; None when the account has none.
-
-    First choice is a step time that the user gave (an unprofiled figure of the same run), then
-    runs of plain or decode steps in the trace.
-    """
-    options = account.options if isinstance(account, Account) else {}
-    given = options.get("step_ns")
-    if given is not None:
-        return float(given), "given step time"
-    for role in ("plain", "decode"):
-        steps = [s for s in account.steps if s.role == role and s.count and s.width in (None, 1)]
-        walls = [s for s in steps if s.wall_ns is not None]
-        count = sum(s.count for s in walls)
-        if count:
-            wall = sum((s.wall_ns or 0.0) * s.count for s in walls) / count
-            return wall, f"{count} {role} steps in the trace, gaps included"
-        count = sum(s.count for s in steps)
-        busy = sum(s.busy_ns or s.gpu_ns for s in steps)
-        if count and busy:
-            return busy / count, f"GPU time of {count} {role} steps; gaps between them unknown"
-    return None
-
-
 def _tokens(
     account: ProcessAccount, semantics: Semantics, rounds: int, notes: list[str]
 ) -> tuple[int, int, int | None]:
@@ -131,7 +109,7 @@ def _tokens(
     if acceptance is None:
         raise UsageError(
             "acceptance", "the account does not say how many drafts were accepted",
-            "split again with --n-ok or the run log",
+            "give the histogram (--n-ok; whatif: --run-n-ok) or the run's log (--log)",
         )  # fmt: skip
     if acceptance.n_ok is not None:
         counted = sum(acceptance.n_ok)
@@ -187,7 +165,11 @@ def _tokens_of_wall(account: Account, part: ProcessAccount, emitted: int) -> int
 
 
 def costs_of(
-    account: Account, *, plain_ms: float | None = None, process: ProcessAccount | None = None
+    account: Account,
+    *,
+    plain_ms: float | None = None,
+    plain_from: Account | None = None,
+    process: ProcessAccount | None = None,
 ) -> Costs:
     """Return the totals of an account on its wall.
 
@@ -197,6 +179,8 @@ def costs_of(
         As made by ``split``.
     plain_ms : float, optional
         A plain step in ms; overrides what the account says.
+    plain_from : Account, optional
+        A capture of the same run without speculation, whose plain step to take.
     process : ProcessAccount, optional
         Another (pid, gpu) of the account than the one at its top level.
 
@@ -204,6 +188,8 @@ def costs_of(
     ------
     UsageError
         No rounds, no k, no verify time, or no acceptance in the account.
+    IncomparableError
+        `plain_from` is a capture of something else.
     """
     part = process or account
     rounds = part.rounds.value
@@ -225,11 +211,12 @@ def costs_of(
             "verify", "no time in this account is verify's", "see its blind spots and re-capture"
         )
     rest = part.window.wall_ns - sum(amounts.values())
-    known = plain_step(part)
-    if plain_ms is not None:
-        known = plain_ms * NS_PER_MS, "given with --plain-ms"
+    given = None if plain_ms is None else plain_ms * NS_PER_MS
+    known = choose(account, part, given, plain_from)
     if known is None:
-        notes.append("no plain step in the account: speed-ups need --plain-ms")
+        notes.append(f"no plain step in the account: for speed-ups {NEEDS_PLAIN}")
+    elif plain_ms is None and plain_from is None and is_thin(part):
+        notes.append(f"the plain step is thin ({known[1]}): better {NEEDS_PLAIN}")
     if rest < 0:
         notes.append("phases overlap on the wall: their times add up to more than it")
     _note_tail(notes, tokens, emitted, rest, known)

@@ -63,7 +63,8 @@ def constant_rate_histogram(alpha: Number, k: int) -> tuple[Number, ...]:
     for _ in range(k):
         shares.append(reach * (1 - alpha))
         reach = reach * alpha
-    return (*shares, reach)
+    shares.append(reach)
+    return tuple(shares)
 
 
 def at_other_k(histogram: Histogram, k: int) -> Histogram:

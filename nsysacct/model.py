@@ -47,6 +47,7 @@ class TraceInfo(Record, frozen=True, kw_only=True):
     gpu_memory_bandwidth_bytes_per_s: int | None = None
     gpu_memory_bytes: int | None = None
     gpu_sm_count: int | None = None
+    peak_memory_bytes: int | None = None  # allocated at once, at least; None when not recorded
     kernels: int = 0
     api_calls: int = 0
     duration_ns: int | None = None
@@ -81,7 +82,7 @@ class SignatureCount(Record, frozen=True, kw_only=True):
     per_layer: int | None = None
     per_round: int | None = None
     rounds: int | None = None
-    verdict: str = ""  # "exact", "solved", "not whole", "unused"
+    verdict: str = ""  # "exact", "solved", "not whole"
     detail: str = ""
 
 
@@ -234,7 +235,10 @@ class RoundRow(Record, frozen=True, kw_only=True):
 
 
 class StepCost(Record, frozen=True, kw_only=True):
-    """Cost of one kind of model pass: ``wall_ns`` = mean start-to-start inside runs of them."""
+    """Cost of one kind of model pass: ``wall_ns`` = mean start-to-start inside runs of them.
+
+    ``dram_*_share``: of the card's peak, by hardware counters; None when not recorded.
+    """
 
     role: str  # "plain", "decode", "prefill", "replay", "draft", "verify"
     count: int
@@ -243,6 +247,8 @@ class StepCost(Record, frozen=True, kw_only=True):
     wall_ns: float | None = None  # mean per step, gaps included
     width: int | None = None
     basis: str = "positional"
+    dram_read_share: float | None = None
+    dram_write_share: float | None = None
 
 
 class Acceptance(Record, frozen=True, kw_only=True):

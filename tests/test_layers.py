@@ -18,12 +18,13 @@ PACKAGE = ROOT / "nsysacct"
 TIERS = """
 errors extras strict model semantics intervals theory histograms stats
 trace nsysrep names arguments signatures registry registry_file registry_tables specs wire counting logs
-timeline evidence nvtx passes steps repetition roles sketch grammar structure attribution losses
+timeline tables_export evidence nvtx passes steps repetition roles sketch grammar structure attribution losses
 witnesses blindspots acceptance options amounts hardware perround ranks suggest suggest_toml
 runlog
 account
+comparability plainstep
 twocaptures economics scenarios bottleneck breakeven compare curve whatif explain checkup frames
-metric_names metrics quantities comparability diff
+metric_names metrics quantities diff
 gate limits config history_schema history batch batch_store batch_summary
 render plots report perfetto export annotate notebook gate_output diff_output
 cli api __main__

@@ -110,7 +110,7 @@ def _events(loader: Loader, name: str, ids: tuple[str, ...]) -> tuple[Table, I32
 
 def load_gpu_metrics(loader: Loader) -> GpuMetrics | None:
     """Read hardware counters over time. Sources: GPU_METRICS, TARGET_INFO_GPU_METRICS."""
-    names = [column.name for column in schema.METRIC_COLUMNS]
+    names = [column.name for column in schema.METRIC_COLUMNS if column.required]
     if not set(names) <= set(loader.columns(schema.GPU_METRICS)):
         return None
     table = loader.read(schema.GPU_METRICS, schema.METRIC_COLUMNS)
@@ -121,6 +121,7 @@ def load_gpu_metrics(loader: Loader) -> GpuMetrics | None:
     }
     return GpuMetrics(
         timestamp=table.arrays["timestamp"],
+        source=table.arrays["typeId"],
         metric=codes,
         value=table.arrays["value"],
         names=[texts.get(int(i)) or f"metric {i}" for i in ids],

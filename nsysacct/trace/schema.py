@@ -87,6 +87,7 @@ MEMORY_USAGE_COLUMNS = (
 )
 METRIC_COLUMNS = (
     Column("timestamp", required=True),
+    Column("typeId"),
     Column("metricId", I32, required=True),
     Column("value", required=True),
 )

@@ -256,6 +256,7 @@ class GpuMetrics:
     """GPU_METRICS: hardware counters sampled over time."""
 
     timestamp: I64  # ns
+    source: I64  # which GPU counted: its id is the low byte; NONE where not said
     metric: I32  # index into `names`
     value: I64
     names: list[str]
