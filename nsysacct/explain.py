@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import msgspec
 
-from nsysacct.bottleneck import Bottleneck, Stake, bottleneck, stakes
+from nsysacct.bottleneck import COUNTERS, Bottleneck, Stake, bottleneck, stakes
 from nsysacct.breakeven import break_even
-from nsysacct.economics import NS_PER_MS, Costs, costs_of
+from nsysacct.economics import NEEDS_PLAIN, NS_PER_MS, Costs, costs_of
 from nsysacct.errors import NsysacctError
 from nsysacct.model import PROVENANCE, Account
 from nsysacct.scenarios import LOW_RATE
@@ -52,6 +52,7 @@ def explain(
     account: Account,
     *,
     plain_ms: float | None = None,
+    plain_from: Account | None = None,
     weight_bytes: int | None = None,
     active_bytes: int | None = None,
     peak_memory_bytes: int | None = None,
@@ -64,17 +65,25 @@ def explain(
         Of ``split``.
     plain_ms : float, optional
         A plain step, when the account has none.
+    plain_from : Account, optional
+        A capture of the same run without speculation: its plain step, its memory.
     weight_bytes, active_bytes : int, optional
         For the bottleneck, see `nsysacct.bottleneck.bottleneck`.
     peak_memory_bytes : int, optional
-        Most GPU memory in use during the run, for the headroom.
+        Most GPU memory in use during the run; by default what the trace's allocations show.
+
+    Raises
+    ------
+    IncomparableError
+        `plain_from` is a capture of something else.
     """
-    costs, problem = _costs(account, plain_ms)
+    costs, problem = _costs(account, plain_ms, plain_from)
     limit = bottleneck(
         account,
         weight_bytes=weight_bytes,
         active_bytes=active_bytes,
         plain_ms=plain_ms,
+        plain_from=plain_from,
         costs=costs,
     )
     return Explanation(
@@ -84,16 +93,18 @@ def explain(
         steps=_steps(account, costs, limit),
         give_up=[
             _low_acceptance(costs),
-            _memory(account, peak_memory_bytes),
+            _memory(account, plain_from, peak_memory_bytes),
             _steep_verify(costs),
         ],
         missing=_missing(account, problem),
     )
 
 
-def _costs(account: Account, plain_ms: float | None) -> tuple[Costs | None, str]:
+def _costs(
+    account: Account, plain_ms: float | None, plain_from: Account | None
+) -> tuple[Costs | None, str]:
     try:
-        return costs_of(account, plain_ms=plain_ms), ""
+        return costs_of(account, plain_ms=plain_ms, plain_from=plain_from), ""
     except NsysacctError as error:
         return None, str(error)
 
@@ -116,7 +127,7 @@ def _answer(account: Account, costs: Costs | None, problem: str) -> list[Sentenc
     tokens = f"{costs.tokens_per_round:.3f} tokens a round of {costs.round_ns / NS_PER_MS:.3f} ms"
     if costs.speedup is None or costs.plain_ns is None:
         text = f"Whether it pays is open: {tokens}, but no plain step to hold it against"
-        return [*said, Sentence(topic="paying", text=text, basis="", how="give --plain-ms")]
+        return [*said, Sentence(topic="paying", text=text, basis="", how=NEEDS_PLAIN)]
     verdict = "pays" if costs.speedup > 1 else "does not pay"
     text = (
         f"Speculation {verdict}: {costs.speedup:.3f}x of plain decoding ({tokens}; a plain step "
@@ -204,9 +215,9 @@ def _steps(account: Account, costs: Costs | None, limit: Bottleneck) -> list[Sen
         Sentence(
             topic="1 bottleneck",
             text=f"{limit.verdict}: {limit.reasons[0]}",
-            basis=f"plain step: {limit.plain_how}",
-            state="missing" if limit.bandwidth_share is None else "partly",
-            how="give --weight-bytes" if limit.bytes_per_step is None else "",
+            basis=f"plain step: {limit.plain_how}; share of bandwidth: {limit.bandwidth_how}",
+            state=_bottleneck_state(limit),
+            how="" if limit.bandwidth_share is not None else f"give --weight-bytes, or {COUNTERS}",
         ),
         _acceptance_step(costs),
         _width_step(costs),
@@ -223,6 +234,12 @@ def _steps(account: Account, costs: Costs | None, limit: Bottleneck) -> list[Sen
         ),
         _ab_step(account),
     ]
+
+
+def _bottleneck_state(limit: Bottleneck) -> str:
+    if limit.verdict == "cannot tell" and limit.bandwidth_share is None:
+        return "missing"
+    return "measured" if limit.dram_read_share is not None else "partly"
 
 
 def _acceptance_step(costs: Costs | None) -> Sentence:
@@ -272,8 +289,11 @@ def _ab_step(account: Account) -> Sentence:
     )  # fmt: skip
 
 
-def _memory(account: Account, peak: int | None) -> Sentence:
+def _memory(account: Account, plain: Account | None, given: int | None) -> Sentence:
+    """Room left for a draft model and its cache; what the trace shows is a lower bound."""
     topic, total = "no memory left for the draft", account.trace.gpu_memory_bytes
+    seen = account.trace.peak_memory_bytes
+    peak = given if given is not None else seen
     if peak is None or not total:
         card = f" of {total / 1e9:.1f} GB" if total else ""
         return Sentence(
@@ -281,11 +301,21 @@ def _memory(account: Account, peak: int | None) -> Sentence:
             how="capture with --cuda-memory-usage=true, or give --peak-memory",
         )  # fmt: skip
     free = 1 - peak / total
-    verdict = "a reason" if free < LOW_HEADROOM else "no reason"
-    text = f"{free:.1%} of {total / 1e9:.1f} GB free at the peak: {verdict} to give up"
+    text = f"{free:.1%} of {total / 1e9:.1f} GB free at the peak"
+    if free < LOW_HEADROOM:
+        verdict, state = "a reason to give up", "measured"
+    elif given is not None:
+        verdict, state = "no reason to give up", "measured"
+    else:
+        verdict, state = "no reason seen, from a lower bound of what is in use", "partly"
+    text = f"{text}: {verdict} (threshold {LOW_HEADROOM:.0%})"
+    before = plain.trace.peak_memory_bytes if plain is not None else None
+    if seen is not None and before is not None:
+        text += f"; {(seen - before) / 1e9:+.2f} GB against the capture without speculation"
     return Sentence(
-        topic=topic, text=f"{text} (threshold {LOW_HEADROOM:.0%})", basis="peak as given",
-        state="measured",
+        topic=topic, text=text, state=state,
+        basis="peak as given" if given is not None else "allocations in the trace",
+        how="" if state == "measured" else "capture from the start of the program",
     )  # fmt: skip
 
 

@@ -82,6 +82,12 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     any_low: float | None = None
     any_high: float | None = None
 
+    @property
+    def ends(self) -> tuple[Corner, Corner]:
+        """The corners at the ends of the range: slowest and fastest."""
+        by_time = sorted(self.corners, key=lambda corner: -corner.ms_per_token)
+        return by_time[0], by_time[-1]
+
     def corner(self, *words: str) -> Corner:
         """Return the first corner whose name holds all of `words`."""
         return next(c for c in self.corners if all(w in c.name for w in words))
@@ -315,7 +321,7 @@ def _notes(model: Model, levers: Levers) -> list[str]:
     if levers.acceptance is not None:
         notes.append(
             "a mean alone does not fix the histogram: the range stands on the constant-rate "
-            "one and on the A+1 rule; 'any histogram' is what the mean alone allows"
+            "one and on the A+1 rule; over all histograms is what the mean alone allows"
         )
     if levers.k is not None:
         how = f"+{levers.verify_slope_ms:g} ms a row" if levers.verify_slope_ms else "held"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -12,7 +13,8 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from nsysacct.cli._base import force_option, output_option, write_output
+from nsysacct.cli._base import force_option, output_option, terminal_width, write_output
+from nsysacct.cli._inputs import account_of
 from nsysacct.economics import Costs, calibrated, costs_of
 from nsysacct.errors import UsageError
 from nsysacct.model import Account
@@ -38,11 +40,22 @@ def format_option(function: F) -> F:
 
 
 def plain_option(function: F) -> F:
-    """Add ``--plain-ms``."""
-    return click.option(
+    """Add ``--plain-ms`` and ``--plain-from``; the latter arrives as an account."""
+    given = click.option(
         "--plain-ms", type=click.FloatRange(min=0, min_open=True), metavar="MS",
         help="Wall of one plain decode step; overrides the account's.",
-    )(function)  # fmt: skip
+    )  # fmt: skip
+    other = click.option(
+        "--plain-from", metavar="TRACE|JSON", callback=_plain_account,
+        help="Capture of the same run without speculation: its plain step.",
+    )  # fmt: skip
+    return given(other(function))
+
+
+def _plain_account(
+    context: click.Context, parameter: click.Parameter, path: str | None
+) -> Account | None:
+    return account_of(path) if path else None
 
 
 def unprofiled_option(function: F) -> F:
@@ -54,9 +67,14 @@ def unprofiled_option(function: F) -> F:
     )(function)  # fmt: skip
 
 
-def costs_with(account: Account, plain_ms: float | None, unprofiled: str | None) -> Costs:
+def costs_with(
+    account: Account,
+    plain_ms: float | None,
+    plain_from: Account | None,
+    unprofiled: str | None,
+) -> Costs:
     """Return the account's costs, calibrated when unprofiled figures are given."""
-    costs = costs_of(account, plain_ms=plain_ms)
+    costs = costs_of(account, plain_ms=plain_ms, plain_from=plain_from)
     if unprofiled is None:
         return costs
     figures = numbers("--unprofiled-ms-per-token", unprofiled)
@@ -139,8 +157,15 @@ def _text(page: Page) -> str:
     blocks = ["\n".join(page.head)] if page.head else []
     blocks += [table_text(table).removesuffix("\n") for table in page.tables]
     if page.notes:
-        blocks.append("\n".join(f"note: {note}" for note in page.notes))
+        blocks.append("\n".join(wrapped(f"note: {note}", hang=6) for note in page.notes))
     return "\n\n".join(blocks) + "\n"
+
+
+def wrapped(text: str, hang: int = 0) -> str:
+    """Fold a line to the terminal (79 columns elsewhere), continued `hang` columns in."""
+    return textwrap.fill(
+        text, terminal_width() - 1, subsequent_indent=" " * hang, break_on_hyphens=False
+    )
 
 
 def table_text(table: Table) -> str:

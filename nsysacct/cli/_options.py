@@ -47,20 +47,42 @@ _TRACE_OPTIONS = (
 )  # fmt: skip
 
 
+_NAMES = ("engine", "layers", "k", "n_ok", "plan", "closing", "step_ms", "wall_ms", "ignored",
+          "ranges", "graph_roles", "log", "log_lines", "pid", "gpu", "labels", "registries")  # fmt: skip
+"""Parameters of `read_options`, in the order of `_TRACE_OPTIONS`."""
+
+_RUN_OPTIONS = {
+    "k": click.option("--run-k", type=click.IntRange(1, 64), help="Draft tokens of the run itself."),
+    "n_ok": click.option("--run-n-ok", metavar="C0,C1,..",
+                         help="Rounds of the run itself by accepted drafts."),
+}  # fmt: skip
+"""What replaces an option whose name is a lever of the command."""
+
+
 def trace_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the shared options to a command; it receives them as one keyword, ``options``."""
+    return _with_options(command, {})
+
+
+def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Like `trace_options`, for a command whose own ``--k`` and ``--n-ok`` change the run."""
+    return _with_options(command, _RUN_OPTIONS)
+
+
+def _with_options(
+    command: Callable[..., Any], replaced: Mapping[str, Callable[..., Any]]
+) -> Callable[..., Any]:
     from functools import wraps
 
-    names = ("engine", "layers", "k", "n_ok", "plan", "closing", "step_ms", "wall_ms", "ignored",
-             "ranges", "graph_roles", "log", "log_lines", "pid", "gpu", "labels", "registries")  # fmt: skip
+    taken = {name: f"run_{name}" if name in replaced else name for name in _NAMES}
 
     @wraps(command)
     def wrapped(**values: Any) -> Any:
-        shared = {name: values.pop(name) for name in names}
+        shared = {name: values.pop(given) for name, given in taken.items()}
         return command(options=read_options(**shared), **values)
 
-    for option in reversed(_TRACE_OPTIONS):
-        wrapped = option(wrapped)
+    for name, option in reversed(list(zip(_NAMES, _TRACE_OPTIONS, strict=True))):
+        wrapped = replaced.get(name, option)(wrapped)
     return wrapped
 
 

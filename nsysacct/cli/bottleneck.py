@@ -23,6 +23,7 @@ from nsysacct.errors import NsysacctError
 
 if TYPE_CHECKING:
     from nsysacct.account import Options
+    from nsysacct.model import Account
 
 
 @click.command(name="bottleneck")
@@ -43,6 +44,7 @@ def command(
     active_bytes: str | None,
     dram_share: float | None,
     plain_ms: float | None,
+    plain_from: Account | None,
     options: Options,
     fmt: str,
     output: str | None,
@@ -50,13 +52,20 @@ def command(
 ) -> None:
     """Say whether a plain step is memory-bound, launch-bound or compute-bound.
 
-    Then list verify, draft, replay, acceptance and host work by the milliseconds at stake.
-    """
+    Then list verify, draft, replay, acceptance and host work by the milliseconds at stake. Where
+    the capture has GPU metrics, the DRAM throughput is measured, not computed.
+
+    \b
+    Examples:
+      nsysacct bottleneck run.json --weight-bytes 14.4GB
+      nsysacct bottleneck spec.sqlite --plain-from plain.sqlite
+      nsysacct bottleneck moe.json --active-bytes 3.3GB --plain-ms 2.04
+    """  # noqa: D301
     loaded = account_of(account, options)
     costs: Costs | None = None
     notes = []
     try:
-        costs = costs_of(loaded, plain_ms=plain_ms)
+        costs = costs_of(loaded, plain_ms=plain_ms, plain_from=plain_from)
     except NsysacctError as error:
         notes.append(f"no time at stake: {error}")
     found = bottleneck(
@@ -65,6 +74,7 @@ def command(
         active_bytes=parse_bytes(active_bytes) if active_bytes else None,
         dram_share=dram_share,
         plain_ms=plain_ms,
+        plain_from=plain_from,
         costs=costs,
     )
 

@@ -18,7 +18,12 @@ def command(first: str, second: str, fmt: str, output: str | None, force: bool) 
 
     Ratios are printed only when prompt length, k, rounds and card agree; else direction and
     magnitude.
-    """
+
+    \b
+    Examples:
+      nsysacct compare kestrel.json llama.json
+      nsysacct compare a.sqlite b.sqlite --format markdown
+    """  # noqa: D301
     found = compare(account_of(first), account_of(second))
     rows = [
         [

@@ -34,7 +34,12 @@ def command(
     """Print what a target pass costs against the rows it runs.
 
     Give captures of one model on one card: a plain one for width 1, others with different k.
-    """
+
+    \b
+    Examples:
+      nsysacct curve plain.sqlite k1.sqlite k2.sqlite k7.sqlite
+      nsysacct curve *.json --experts 16 --experts-per-token 2 --format csv
+    """  # noqa: D301
     samples, notes = [], []
     for path in accounts:
         loaded = account_of(path, options)

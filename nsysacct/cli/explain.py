@@ -21,6 +21,7 @@ from nsysacct.explain import Sentence, explain
 
 if TYPE_CHECKING:
     from nsysacct.account import Options
+    from nsysacct.model import Account
 
 
 @click.command(name="explain")
@@ -37,15 +38,23 @@ def command(
     active_bytes: str | None,
     peak_memory: str | None,
     plain_ms: float | None,
+    plain_from: Account | None,
     options: Options,
     fmt: str,
     output: str | None,
     force: bool,
 ) -> None:
-    """Explain whether speculation pays here, why, and what would change it."""
+    """Explain whether speculation pays here, why, and what would change it.
+
+    \b
+    Examples:
+      nsysacct explain run.json --weight-bytes 14.4GB
+      nsysacct explain spec.sqlite --log run.log --plain-from plain.sqlite
+    """  # noqa: D301
     found = explain(
         account_of(account, options),
         plain_ms=plain_ms,
+        plain_from=plain_from,
         weight_bytes=parse_bytes(weight_bytes) if weight_bytes else None,
         active_bytes=parse_bytes(active_bytes) if active_bytes else None,
         peak_memory_bytes=parse_bytes(peak_memory) if peak_memory else None,

@@ -154,7 +154,8 @@ def command(
     \b
     Examples:
       nsysacct gate --base main/*.json --head pr/*.json
-      nsysacct gate --base main.json --head pr.sqlite --limit 'verify.ns_per_round:+5%'
+      nsysacct gate --base main.json --head pr.sqlite --limits gate.toml
+      nsysacct gate --base a.json --head b.json --limit 'verify.ns_per_round:+5%'
       nsysacct gate --against history.db:main --head pr/*.json --github
 
     \b

@@ -36,7 +36,13 @@ def command() -> None:
 
     The file is plain SQLite: Datasette and sqlite3 read it (tables captures and figures, view
     trend). `nsysacct gate --against DB:SERIES` takes its base from it.
-    """
+
+    \b
+    Examples:
+      nsysacct history add history.db runs/*.json --series main
+      nsysacct history list history.db
+      nsysacct gate --against history.db:main --head pr.json
+    """  # noqa: D301
 
 
 @command.command("add")
@@ -57,7 +63,7 @@ def add(
     """Add captures (exports or account JSON) to DB; the same account twice counts once.
 
     \b
-    Example:
+    Examples:
       nsysacct history add history.db runs/*.json --series main --commit 1a2b3c
     """  # noqa: D301
     from nsysacct.history import History, check_series
@@ -78,7 +84,12 @@ def add(
 @click.option("--series", help="One series only.")
 @format_option
 def list_(db: str, series: str | None, form: str) -> None:
-    """List the captures of DB, oldest first."""
+    """List the captures of DB, oldest first.
+
+    \b
+    Examples:
+      nsysacct history list history.db --series main --format json
+    """  # noqa: D301
     from dataclasses import asdict
 
     from nsysacct.history import History
@@ -110,7 +121,12 @@ def list_(db: str, series: str | None, form: str) -> None:
 @output_option
 @force_option
 def show(db: str, capture: int, output: str | None, force: bool) -> None:
-    """Print the account JSON of one capture of DB (its number as `list` shows it)."""
+    """Print the account JSON of one capture of DB (its number as `list` shows it).
+
+    \b
+    Examples:
+      nsysacct history show history.db 3 -o third.json
+    """  # noqa: D301
     from nsysacct.history import History
     from nsysacct.wire import dump_account
 
@@ -130,7 +146,7 @@ def trend(db: str, metric: str, series: str, form: str, plot: str | None, force:
     """Follow METRIC over a series of DB; captures at which its level moves are marked.
 
     \b
-    Example:
+    Examples:
       nsysacct history trend history.db verify.ns_per_round --plot verify.png
     """  # noqa: D301
     from nsysacct.history import History

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
+from typing import TYPE_CHECKING
+
 import click
 import msgspec
 
@@ -19,11 +22,16 @@ from nsysacct.cli._econ import (
     plain_option,
     span,
     unprofiled_option,
+    wrapped,
 )
 from nsysacct.cli._inputs import account_of
-from nsysacct.cli._options import read_options
-from nsysacct.economics import NS_PER_MS
-from nsysacct.whatif import Levers, Row, WhatIf, what_if
+from nsysacct.cli._options import run_options
+from nsysacct.economics import NEEDS_PLAIN, NS_PER_MS
+from nsysacct.whatif import Corner, Levers, Row, WhatIf, what_if
+
+if TYPE_CHECKING:
+    from nsysacct.account import Options
+    from nsysacct.model import Account
 
 MS = click.FloatRange(min=0)
 
@@ -33,26 +41,18 @@ MS = click.FloatRange(min=0)
 @click.option("--n-ok", metavar="C0,..,Ck", help="Rounds by accepted drafts, e.g. 5,8,9,20.")
 @click.option("--acceptance", metavar="MEAN", help="Mean accepted drafts a round, e.g. 1.385.")
 @click.option("--no-replay", is_flag=True, help="Replay costs nothing.")
-@click.option("--replay-ms", type=MS, help="Replay, ms a round.")
-@click.option("--verify-ms", type=MS, help="Verify, ms a round.")
-@click.option("--draft-ms", type=MS, help="Draft, ms a round.")
-@click.option("--k", type=click.IntRange(min=1), help="Draft tokens a round.")
+@click.option("--replay-ms", type=MS, metavar="MS", help="Replay, ms a round.")
+@click.option("--verify-ms", type=MS, metavar="MS", help="Verify, ms a round.")
+@click.option("--draft-ms", type=MS, metavar="MS", help="Draft, ms a round.")
+@click.option("--k", type=click.IntRange(min=1), metavar="K", help="Draft tokens a round.")
 @click.option("--no-residual", is_flag=True, help="Drop the wall outside the phases.")
-@click.option("--verify-slope-ms", type=float, default=0.0, help="One verified row more, ms.")
-@click.option("--engine", metavar="NAME", help="Of a trace: engine whose registry to use.")
-@click.option("--layers", multiple=True, metavar="N|KIND=N", help="Of a trace: model layers.")
 @click.option(
-    "--run-n-ok", metavar="C0,..,Ck", help="Of a trace: its own rounds by accepted drafts."
+    "--verify-slope-ms", type=float, default=0.0, metavar="MS", help="One verified row more, ms."
 )
-@click.option(
-    "--run-plan", metavar="TEXT", help="Of a trace: what surrounds the rounds, as in split."
-)
-@click.option("--step-ms", metavar="MS", help="Of a trace: one plain step, prices untimed steps.")
-@click.option("--wall-ms", metavar="MS", help="Of a trace: wall of the speculative part.")
-@click.option("--closing", type=click.IntRange(0), help="Of a trace: plain steps after the rounds.")
 @click.option("--corners", is_flag=True, help="List every corner of every range.")
 @plain_option
 @unprofiled_option
+@run_options
 @format_option
 def command(
     account: str,
@@ -65,25 +65,28 @@ def command(
     k: int | None,
     no_residual: bool,
     verify_slope_ms: float,
-    engine: str | None,
-    layers: tuple[str, ...],
-    run_n_ok: str | None,
-    run_plan: str | None,
-    step_ms: str | None,
-    wall_ms: str | None,
-    closing: int | None,
     corners: bool,
     plain_ms: float | None,
+    plain_from: Account | None,
     unprofiled: str | None,
+    options: Options,
     fmt: str,
     output: str | None,
     force: bool,
 ) -> None:
     """Ask what other acceptance or costs would make of this run.
 
-    Prints the baseline, each lever alone, pairs and all, each with its range; then the acceptance,
-    cost and k at which this run would break even.
-    """
+    Prints the baseline, each lever alone, pairs and all, each with its range and what its ends
+    assume; then the acceptance, cost and k at which this run would break even. The options of
+    split describe the run of a trace; its own k and histogram are --run-k and --run-n-ok here.
+
+    \b
+    Examples:
+      nsysacct whatif run.json --no-replay
+      nsysacct whatif run.json --acceptance 1.385 --no-replay --corners
+      nsysacct whatif spec.sqlite --log run.log --plain-from plain.sqlite
+      nsysacct whatif spec.sqlite --run-n-ok 27,2,6,7 --n-ok 5,8,9,20
+    """  # noqa: D301
     levers = Levers(
         n_ok=counts("--n-ok", n_ok) if n_ok else None,
         acceptance=exact("--acceptance", acceptance) if acceptance else None,
@@ -95,25 +98,19 @@ def command(
         no_residual=no_residual,
         verify_slope_ms=verify_slope_ms,
     )
-    options = read_options(
-        engine=engine,
-        layers=layers,
-        n_ok=run_n_ok,
-        plan=run_plan,
-        closing=closing,
-        step_ms=step_ms,
-        wall_ms=wall_ms,
-    )
-    costs = costs_with(account_of(account, options), plain_ms, unprofiled)
+    costs = costs_with(account_of(account, options), plain_ms, plain_from, unprofiled)
     result = what_if(costs, levers)
     even = break_even(costs, verify_slope_ms=verify_slope_ms) if costs.plain_ns else None
-    tables = [_levers(result)]
+    tables = [] if fmt == "text" else [_levers(result)]
     if corners:
         tables.append(_corners(result.rows))
     if even is not None:
         tables += _even(even)
+    head = _head(result)
+    if fmt == "text":
+        head.append("\n" + _ranges(result))
     document = {**msgspec.to_builtins(result), "break_even": msgspec.to_builtins(even)}
-    emit(Page("whatif", document, tables, _head(result), result.notes), fmt, output, force)
+    emit(Page("whatif", document, tables, head, result.notes), fmt, output, force)
 
 
 def _head(result: WhatIf) -> list[str]:
@@ -125,24 +122,73 @@ def _head(result: WhatIf) -> list[str]:
         "rest": costs.rest_ns,
     }
     terms = " + ".join(f"{name} {ns / NS_PER_MS:.2f}" for name, ns in parts.items())
-    return [
+    lines = [
         f"{costs.rounds} rounds, k = {costs.k}, {costs.tokens} tokens: {terms} = "
         f"{costs.wall_ns / NS_PER_MS:.2f} ms",
-        f"plain step {cell(costs.plain_ns and costs.plain_ns / NS_PER_MS)} ms ({costs.plain_how}); "
-        f"baseline differs from the measurement by {result.difference_ns} ns",
     ]
+    if costs.plain_ns is None:
+        lines.append(
+            "No speed-up can be told: T_plain, the wall of one plain decode step, is not in this "
+            f"account. To have it, {NEEDS_PLAIN} MS. Times below stand without it."
+        )
+    else:
+        plain = f"{costs.plain_ns / NS_PER_MS:.3f} ms ({costs.plain_how})"
+        lines.append(f"T_plain, the wall of one plain decode step: {plain}")
+    lines.append(f"baseline minus measurement: {result.difference_ns} ns")
+    return [wrapped(line, hang=2) for line in lines]
+
+
+def _ranges(result: WhatIf) -> str:
+    """Each combination with its range, and under it what the ends of the range assume."""
+    names = [_name(row) for row in result.rows]
+    width = min(max(map(len, names)), 44)
+    known = result.costs.plain_ns is not None
+    lines = [_aligned("What if", "ms a token", "speed-up" if known else "", width)]
+    for name, row in zip(names, result.rows, strict=True):
+        speed = span(row.low, row.high, unit="x") if known else ""
+        lines.append(
+            _aligned(name, span(row.low_ms_per_token, row.high_ms_per_token), speed, width)
+        )
+        for figure, what in _ends(row):
+            lines.append(wrapped(f"    {figure}  {what}", hang=len(figure) + 6))
+    return "\n".join(lines)
+
+
+def _name(row: Row) -> str:
+    return " + ".join(row.levers) or "baseline"
+
+
+def _aligned(name: str, times: str, speed: str, width: int) -> str:
+    *above, last = textwrap.wrap(name, width, subsequent_indent="  ")
+    return "\n".join([*above, f"{last:{width}}  {times:>15}  {speed:>13}".rstrip()])
+
+
+def _ends(row: Row) -> list[tuple[str, str]]:
+    """Figure and name of the corners that make the range; none for a single corner."""
+
+    def figure(corner: Corner) -> str:
+        if corner.speedup is None:
+            return cell(corner.ms_per_token, 2, " ms")
+        return cell(corner.speedup, 2, "x")
+
+    ends = row.ends
+    said = [(figure(end), end.name) for end in ends] if ends[0] is not ends[1] else []
+    if row.any_low is not None:
+        said.append((span(row.any_low, row.any_high, unit="x"), "over all histograms of this mean"))
+    return said
 
 
 def _levers(result: WhatIf) -> Table:
     return Table(
         "What if",
-        ["lever", "speed-up", "ms a token", "any histogram"],
+        ["lever", "speed-up", "ms a token", "any histogram", "slow end", "fast end"],
         [
             [
-                " + ".join(row.levers) or "baseline",
+                _name(row),
                 span(row.low, row.high, unit="x"),
                 span(row.low_ms_per_token, row.high_ms_per_token),
                 span(row.any_low, row.any_high, unit="x"),
+                *(end.name for end in row.ends),
             ]
             for row in result.rows
         ],
@@ -155,7 +201,7 @@ def _corners(rows: list[Row]) -> Table:
         ["lever", "corner", "rounds", "ms", "ms a token", "speed-up"],
         [
             [
-                " + ".join(row.levers) or "baseline",
+                _name(row),
                 corner.name,
                 cell(corner.rounds, 1),
                 cell(corner.total_ns / NS_PER_MS, 2),
