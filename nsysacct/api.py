@@ -165,6 +165,8 @@ def make_options(
 
 def _is_account(path: Path) -> bool:
     try:
+        if not path.is_file():
+            return False  # opening a pipe waits for its writer
         with path.open("rb") as file:
             return is_account_text(file.read(64))
     except OSError:

@@ -15,6 +15,8 @@ JSON_START = (b"{", b"\xef\xbb\xbf{")
 def is_account_json(path: Path) -> bool:
     """Whether the file looks like JSON (exports start with SQLite's magic)."""
     try:
+        if not path.is_file():
+            return False  # opening a pipe waits for its writer
         with path.open("rb") as file:
             return file.read(64).lstrip().startswith(JSON_START)
     except OSError:

@@ -14,9 +14,9 @@ import time
 import traceback
 from pathlib import Path
 
-from fuzz.mutations import mutate
 from invariants import violations
 
+from fuzz.mutations import mutate
 from nsysacct import render
 from nsysacct.account import account
 from nsysacct.cli._text import printable
