@@ -59,7 +59,7 @@ def command(
     memory: str,
     force: bool,
 ) -> None:
-    r"""Account for many traces: ranks of one job, a night's captures, a sweep over k.
+    """Account for many traces: ranks of one job, a night's captures, a sweep over k.
 
     PATTERN is a trace, a folder of traces or a quoted glob pattern. The options of split apply to
     all. A trace that fails does not stop the others. Run it again after a kill: what is done and
@@ -70,7 +70,7 @@ def command(
       nsysacct batch night/ -o accounts
       nsysacct batch "rank*.sqlite" --layers 64 --parquet ranks.parquet
       nsysacct batch "/shared/**/*.sqlite" --scheduler tcp://head:8786
-    """
+    """  # noqa: D301
     from nsysacct.batch import Cluster, find_sources, run
     from nsysacct.batch_summary import rows_of
 
