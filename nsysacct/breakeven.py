@@ -169,6 +169,6 @@ def _at_k(model: Model, k: int, verify_slope_ms: float) -> AtK:
     return AtK(
         k=k,
         speedup=speedup_with(model, histogram, "per round", parts),
-        tokens_per_round=float(mean_of(histogram, costs.semantics.tokens)),
+        tokens_per_round=float(model.fill * mean_of(histogram, costs.semantics.tokens)),
         extrapolated=k > costs.k,
     )

@@ -19,7 +19,7 @@ import msgspec
 
 from nsysacct.errors import UsageError
 from nsysacct.histograms import Histogram, mean_of, normal
-from nsysacct.model import Account, Bucket, ProcessAccount, Semantics, Window
+from nsysacct.model import Account, Bucket, ProcessAccount, Rounds, Semantics, Window
 from nsysacct.plainstep import choose, is_thin
 from nsysacct.semantics import REPLAY_STEPS, TOKENS, VERIFY_WIDTH
 
@@ -103,7 +103,7 @@ def _on_wall(bucket: Bucket) -> int:
 
 def _tokens(
     account: ProcessAccount, semantics: Semantics, rounds: int, notes: list[str]
-) -> tuple[int, int, int | None]:
+) -> tuple[int, int, int]:
     """Return (tokens emitted by the rounds, requests a pass, accepted drafts)."""
     acceptance = account.acceptance
     if acceptance is None:
@@ -111,26 +111,47 @@ def _tokens(
             "acceptance", "the account does not say how many drafts were accepted",
             "give the histogram (--n-ok; whatif: --run-n-ok) or the run's log (--log)",
         )  # fmt: skip
+    proven = _requests(account.rounds, semantics)
     if acceptance.n_ok is not None:
         counted = sum(acceptance.n_ok)
+        batch = proven or max(1, round(counted / rounds))
         emitted = sum(c * TOKENS[semantics.tokens](n) for n, c in enumerate(acceptance.n_ok))
         accepted = sum(n * c for n, c in enumerate(acceptance.n_ok))
-        batch = max(1, round(counted / rounds))
-        if counted != batch * rounds:
-            notes.append(
-                f"the n_ok histogram counts {counted} rounds, the trace {rounds}: "
-                "tokens are the histogram's, time is the trace's"
-            )
-        if batch > 1:
-            notes.append(f"{batch} requests share each verify pass; figures are per request")
-        return emitted, batch, accepted
-    if acceptance.accepted is not None and semantics.tokens == "n_ok+1":
-        batch = max(1, round((acceptance.rounds or rounds) / rounds))
-        return acceptance.accepted + rounds * batch, batch, acceptance.accepted
-    raise UsageError(
-        "acceptance", f"tokens a round follow {semantics.tokens}, which needs the histogram",
-        "give --n-ok with the counts of 0..k accepted drafts",
-    )  # fmt: skip
+    elif acceptance.accepted is not None and semantics.tokens == "n_ok+1":
+        counted = acceptance.rounds or rounds * (proven or 1)
+        batch = proven or max(1, round(counted / rounds))
+        accepted = acceptance.accepted
+        emitted = accepted + counted
+    else:
+        raise UsageError(
+            "acceptance", f"tokens a round follow {semantics.tokens}, which needs the histogram",
+            "give --n-ok with the counts of 0..k accepted drafts",
+        )  # fmt: skip
+    if batch > 1:
+        how = "by the rows of a pass" if proven else "by the rounds counted"
+        notes.append(f"{batch} requests share each verify pass ({how}); figures are per request")
+    if counted > batch * rounds:
+        # more than the capture holds: a sample of the run's acceptance, not the capture's tokens
+        share = Fraction(batch * rounds, counted)
+        notes.append(
+            f"the acceptance counts {counted} rounds, the trace {batch * rounds}: its rates are "
+            f"taken for the rounds in the trace ({round(emitted * share)} of {emitted} tokens)"
+        )
+        return round(emitted * share), batch, round(accepted * share)
+    if counted < batch * rounds:
+        notes.append(
+            f"the acceptance counts {counted} rounds, the trace {batch * rounds}: "
+            "tokens are those counted, time is the trace's"
+        )
+    return emitted, batch, accepted
+
+
+def _requests(rounds: Rounds, semantics: Semantics) -> int | None:
+    """Requests that share a verify pass, by its rows; None where the rows are not known."""
+    if not rounds.k or not rounds.width:
+        return None
+    requests, odd = divmod(rounds.width, VERIFY_WIDTH[semantics.verify_width](rounds.k))
+    return requests if requests and not odd else None
 
 
 def drafts_of(account: Account, part: ProcessAccount) -> int | None:

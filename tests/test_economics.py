@@ -378,8 +378,32 @@ def test_a_log_with_one_round_less_still_reproduces_the_wall():
     assert what_if(costs, Levers(no_residual=True)).difference_ns == 0
 
 
-def test_several_requests_in_a_pass_are_priced_per_request():
+def four_requests(width=None):
+    """Ten passes for 40 rounds of requests; `width`: rows of a pass, None where not known."""
     run = account(wall_ms=100, verify_ms=80, n_ok=[20, 20], rounds=10, plain_ms=5.0)
+    return msgspec.structs.replace(run, rounds=msgspec.structs.replace(run.rounds, width=width))
+
+
+def test_the_rows_of_a_pass_tell_many_requests_from_a_log_of_more_than_the_capture():
+    together, alone = costs_of(four_requests(width=8)), costs_of(four_requests(width=2))
+    assert (together.batch, alone.batch) == (4, 1)
+    assert (together.tokens, alone.tokens) == (60, 15)  # 10 of 40 rounds, 1.5 tokens each
+    assert together.speedup == alone.speedup == pytest.approx(5.0 * 15 / 100)
+    assert any("40 rounds, the trace 10" in note for note in alone.notes)
+    assert not any("the trace" in note for note in together.notes)
+
+
+def test_counts_of_more_than_the_capture_do_not_make_it_faster():
+    """A log of 25 rounds beside 10 in the trace, no matter whether the ratio is whole."""
+    run = account(wall_ms=100, verify_ms=80, n_ok=[0, 25], rounds=10, plain_ms=5.0)
+    costs = costs_of(run)
+    assert costs.tokens_per_round == 2.0
+    assert costs.speedup == pytest.approx(5.0 * 20 / 100)
+    assert what_if(costs, Levers(no_residual=True)).difference_ns == 0
+
+
+def test_several_requests_in_a_pass_are_priced_per_request():
+    run = four_requests()
     costs = costs_of(run)
     assert costs.batch == 4
     assert costs.tokens_per_round == 1.5
@@ -387,7 +411,7 @@ def test_several_requests_in_a_pass_are_priced_per_request():
 
 
 def test_levers_and_calibration_of_several_requests_in_a_pass():
-    run = account(wall_ms=100, verify_ms=80, n_ok=[20, 20], rounds=10, plain_ms=5.0)
+    run = four_requests()
     costs = costs_of(run)
     found = row(costs, Levers(n_ok=(0, 40)))
     assert found.corner("recomputed", "per round").rounds == 7.5  # 60 tokens at 4 x 2 a pass

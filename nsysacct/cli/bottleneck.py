@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nsysacct.bottleneck import bottleneck, parse_bytes
+from nsysacct.bottleneck import Stake, bottleneck, parse_bytes
 from nsysacct.cli._econ import (
     Page,
     Table,
@@ -15,6 +15,8 @@ from nsysacct.cli._econ import (
     emit,
     format_option,
     plain_option,
+    table_text,
+    wrapped,
 )
 from nsysacct.cli._inputs import account_of
 from nsysacct.cli._options import trace_options
@@ -102,6 +104,21 @@ def command(
             for s in found.stakes
         ],
     )
-    tables = [shares, stakes] if found.stakes else [shares]
-    head = [f"{found.verdict}: {found.reasons[0]}"]
+    head = [wrapped(f"{found.verdict}: {found.reasons[0]}", hang=2)]
+    tables = [shares]
+    if found.stakes and fmt == "text":
+        head += ["\n" + table_text(shares), _at_stake(found.stakes)]
+        tables = []
+    elif found.stakes:
+        tables.append(stakes)
     emit(Page("bottleneck", found, tables, head, [*found.reasons[1:], *notes]), fmt, output, force)
+
+
+def _at_stake(stakes: list[Stake]) -> str:
+    """Levers by time, each with what would have to happen and how the time is known."""
+    lines = [f"{'At stake, at most':18}  {'ms':>9}  {'of wall':>7}"]
+    for stake in stakes:
+        share = f"{stake.share_of_wall:.1%}"
+        lines.append(f"{stake.lever:18}  {stake.at_stake_ms:9.2f}  {share:>7}")
+        lines.append(wrapped(f"    {stake.detail} [{stake.basis}]", hang=4))
+    return "\n".join(lines)

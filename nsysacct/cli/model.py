@@ -76,8 +76,11 @@ def command(
         ]
         for i, a in enumerate(alphas)
     ]
-    columns = ["alpha", "tokens a round", *(f"c {c:g}, beta {b:g}" for c, b in pairs)]
-    notes = ["in brackets: the k that is best at these costs, 0 = do not speculate"]
+    columns = ["alpha", "tokens", *(f"c {c:g} b {b:g}" for c, b in pairs)]
+    notes = [
+        "tokens a round; c: a draft step, b: a verify pass (beta), over a plain step",
+        "in brackets: the k that is best at these costs, 0 = do not speculate",
+    ]
     ratio = None
     if experts is not None and experts_per_token is not None:
         ratio = expert_ratio(experts, experts_per_token, gamma + 1)

@@ -122,8 +122,9 @@ def _head(result: WhatIf) -> list[str]:
         "rest": costs.rest_ns,
     }
     terms = " + ".join(f"{name} {ns / NS_PER_MS:.2f}" for name, ns in parts.items())
+    requests = f" of {costs.batch} requests" if costs.batch > 1 else ""
     lines = [
-        f"{costs.rounds} rounds, k = {costs.k}, {costs.tokens} tokens: {terms} = "
+        f"{costs.rounds} rounds, k = {costs.k}, {costs.tokens} tokens{requests}: {terms} = "
         f"{costs.wall_ns / NS_PER_MS:.2f} ms",
     ]
     if costs.plain_ns is None:
