@@ -263,11 +263,20 @@ def _layout(value: Any, depth: int) -> str:
     end = "\n" + "  " * depth
     if isinstance(value, dict) and value and (depth == 0 or value.keys() >= _RECORD_KEYS):
         body = f",\n{pad}".join(
-            f"{json.dumps(key, ensure_ascii=False)}: {_layout(item, depth + 1)}"
-            for key, item in value.items()
+            f"{_inline(key)}: {_layout(item, depth + 1)}" for key, item in value.items()
         )
         return f"{{\n{pad}{body}{end}}}"
     if isinstance(value, list) and value and isinstance(value[0], dict):
         body = f",\n{pad}".join(_layout(item, depth + 1) for item in value)
         return f"[\n{pad}{body}{end}]"
-    return json.dumps(value, ensure_ascii=False)
+    return _inline(value)
+
+
+def _inline(value: Any) -> str:
+    """JSON in one line; characters that a terminal would obey or hide are escaped."""
+    text = json.dumps(value, ensure_ascii=False)
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or "\ud800" <= c <= "\udfff" else json.dumps(c)[1:-1] for c in text
+    )

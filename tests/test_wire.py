@@ -60,7 +60,7 @@ def test_round_trip_is_exact(name, kernels, labels, per_round):
         buckets=buckets,
     )
     account = account_with(
-        trace=TraceInfo(name=name.lstrip("/\\")[2:]),
+        trace=TraceInfo(name=name.lstrip("/\\")[2:].lstrip("/\\")),
         kernels=kernels,
         labels=labels,
         buckets=buckets,

@@ -109,7 +109,8 @@ def write_output(path: str | Path | None, text: str, force: bool = False) -> Non
         echo_text(text)
         return
     with atomic_file(path, force=force) as temporary:
-        temporary.write_bytes(text.encode("utf-8", "backslashreplace"))
+        # what a file holds is looked at in terminals as well
+        temporary.write_bytes(printable(text).encode("utf-8", "backslashreplace"))
 
 
 @contextlib.contextmanager

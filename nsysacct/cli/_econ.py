@@ -15,8 +15,10 @@ import msgspec
 
 from nsysacct.cli._base import force_option, output_option, terminal_width, write_output
 from nsysacct.cli._inputs import account_of
+from nsysacct.cli._text import csv_cell
 from nsysacct.economics import Costs, calibrated, costs_of
 from nsysacct.errors import UsageError
+from nsysacct.gate_output import md
 from nsysacct.model import Account
 from nsysacct.wire import dump_document
 
@@ -184,17 +186,15 @@ def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _markdown(page: Page) -> str:
-    blocks = ["\n\n".join(page.head)] if page.head else []
+    blocks = ["\n\n".join(map(md, page.head))] if page.head else []
     for table in page.tables:
-        lines = [f"### {table.title}", ""] if table.title else []
+        lines = [f"### {md(table.title)}", ""] if table.title else []
         lines.append("| " + " | ".join(table.columns) + " |")
         lines.append("|" + " --- |" * len(table.columns))
-        lines += [
-            "| " + " | ".join(w.replace("|", "\\|") for w in row) + " |" for row in table.rows
-        ]
+        lines += ["| " + " | ".join(map(md, row)) + " |" for row in table.rows]
         blocks.append("\n".join(lines))
     if page.notes:
-        blocks.append("\n".join(f"- {note}" for note in page.notes))
+        blocks.append("\n".join(f"- {md(note)}" for note in page.notes))
     return "\n\n".join(blocks) + "\n"
 
 
@@ -202,8 +202,7 @@ def _csv(page: Page) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     table = page.tables[0]
-    writer.writerow(table.columns)
-    writer.writerows(table.rows)
+    writer.writerows([csv_cell(word) for word in row] for row in [table.columns, *table.rows])
     return out.getvalue()
 
 

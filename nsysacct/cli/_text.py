@@ -61,6 +61,25 @@ def _written_out(character: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
+_FIGURE = re.compile(r"[-+]?(?:[\d.,]+(?:e[-+]?\d+)?(?: ?(?:%|pp|[a-z]{1,2}))?)?")
+
+
+def csv_cell(text: str) -> str:
+    r"""`text` as one cell of a CSV file: spreadsheets run what starts like a formula.
+
+    Examples
+    --------
+    >>> csv_cell("=1+1"), csv_cell("-0.5"), csv_cell("-")
+    ("'=1+1", '-0.5', '-')
+    """
+    text = printable(text, one_line=True)
+    return (
+        f"'{text}"
+        if text.startswith(("=", "+", "-", "@")) and not _FIGURE.fullmatch(text)
+        else text
+    )
+
+
 def encodable(text: str, stream: IO[str]) -> str:
     """`text` with what the encoding of `stream` lacks replaced, so that printing cannot fail."""
     encoding = getattr(stream, "encoding", None) or "ascii"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
 def command(trace: str, options: Options, form: str) -> None:
-    r"""Judge whether TRACE can carry a split, and print the command for a better capture.
+    """Judge whether TRACE can carry a split, and print the command for a better capture.
 
     Exit code 0: rounds are proven (or inferred with witnesses that agree), nothing is lost, and no
     blind spot in the rounds is without a price. 1: it cannot; the reasons are printed. 3: unreadable.
@@ -42,7 +42,7 @@ def command(trace: str, options: Options, form: str) -> None:
             "cautions": list(result.cautions),
             "command": result.command,
         }
-        echo_text(json.dumps(document, indent=1, ensure_ascii=False))
+        echo_text(json.dumps(document, indent=1))
     else:
         lines = [
             "this capture can carry a split"
