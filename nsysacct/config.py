@@ -125,7 +125,7 @@ def _load(path: Path) -> dict[str, Any]:
         raise UsageError(
             path.name, f"cannot be read ({error.strerror})", "check its permissions"
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # tomllib's own, and its limits
         raise UsageError(path.name, f"is not TOML ({error})", "correct it") from error
 
 

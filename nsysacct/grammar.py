@@ -56,7 +56,7 @@ class Plan:
             word, _, count = token.partition("=")
             if word == "rounds" and not count and not seen_rounds:
                 seen_rounds = True
-            elif word in (*words, "closing") and count.isdigit():
+            elif word in (*words, "closing") and count.isdecimal() and len(count) <= 18:
                 if word == "closing":
                     closing = int(count)
                 elif seen_rounds:

@@ -89,6 +89,8 @@ def parse_limit(text: str, *, explicit: bool = True) -> Limit:
     if found is None:
         raise UsageError(subject, f"cannot read the bound {bound!r}", _EXAMPLES)
     op, value, unit = found["op"], float(found["value"]), found["unit"]
+    if value == float("inf"):
+        raise UsageError(subject, f"the bound {bound!r} is not finite", _EXAMPLES)
     upper = op in ("+", "<=")
     if op in ("+", "-") and unit == "%":
         return Limit(metric, "relative", value / 100, upper, text.strip(), explicit)
@@ -136,7 +138,7 @@ def load_limits(path: Path) -> Settings:
         document = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise UsageError(str(path), f"cannot be read ({error.strerror})", "check it") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # tomllib's own, and its limits
         raise UsageError(str(path), f"is not TOML ({error})", "see docs/gate.md") from error
     return read_settings(str(path), document)
 

@@ -116,7 +116,7 @@ def _parse(content: bytes, file: str) -> dict[str, Any]:
         return tomllib.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise RegistryError(file, "is not UTF-8 text", "save it as UTF-8 TOML") from None
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # TOMLDecodeError, and a number too long for Python
         raise RegistryError(file, f"is not TOML: {error}", "correct that line") from None
     except RecursionError:
         raise RegistryError(file, "is nested too deeply", "use the tables of the format") from None

@@ -169,8 +169,27 @@ def refuse_existing(path: Path, force: bool) -> None:
     """Raise `UsageError` when `path` must not be written: before hours of work, not after."""
     if path.is_dir():
         raise UsageError(str(path), "is a folder", "name a file")
-    if path.exists() and not force and not _is_special(path):
-        raise UsageError(str(path), "exists already", "choose another name or add --force")
+    if path.exists() and not _is_special(path):
+        if not force:
+            raise UsageError(str(path), "exists already", "choose another name or add --force")
+        if _is_input(path):
+            raise UsageError(str(path), "is an input of this command", "choose another name")
+
+
+_OUTPUTS = {"output", "perfetto", "parquet", "save", "plot"}
+"""Parameters that name what a command writes; any other may name what it reads."""
+
+
+def _is_input(path: Path) -> bool:
+    """Whether the running command reads `path`, under any name: --force must not destroy it."""
+    context = click.get_current_context(silent=True)
+    for name, value in context.params.items() if context is not None else ():
+        for word in value if isinstance(value, tuple) else (value,):
+            # what is no path, a number or a long text, is no file either
+            with contextlib.suppress(OSError, ValueError):
+                if name not in _OUTPUTS and isinstance(word, str) and path.samefile(word):
+                    return True
+    return False
 
 
 def _is_special(path: Path) -> bool:

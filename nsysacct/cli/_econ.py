@@ -15,6 +15,7 @@ import msgspec
 
 from nsysacct.cli._base import force_option, output_option, terminal_width, write_output
 from nsysacct.cli._inputs import account_of
+from nsysacct.cli._numbers import TIME_MS
 from nsysacct.cli._text import csv_cell
 from nsysacct.economics import Costs, calibrated, costs_of
 from nsysacct.errors import UsageError
@@ -44,7 +45,7 @@ def format_option(function: F) -> F:
 def plain_option(function: F) -> F:
     """Add ``--plain-ms`` and ``--plain-from``; the latter arrives as an account."""
     given = click.option(
-        "--plain-ms", type=click.FloatRange(min=0, min_open=True), metavar="MS",
+        "--plain-ms", type=TIME_MS, metavar="MS",
         help="Wall of one plain decode step; overrides the account's.",
     )  # fmt: skip
     other = click.option(
@@ -107,6 +108,9 @@ def counts(option: str, text: str) -> tuple[int, ...]:
 def exact(option: str, text: str) -> Fraction:
     """Return a decimal as the fraction it stands for."""
     try:
+        # 1e99999999 as a fraction has as many digits and takes hours
+        if len(text) > 40 or len(text.lower().partition("e")[2].lstrip("+-")) > 2:
+            raise ValueError
         return Fraction(text)
     except (ValueError, ZeroDivisionError):
         raise UsageError(option, f"{text!r} is no number", "write 1.385") from None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from nsysacct.cli._numbers import nanoseconds, whole
 from nsysacct.errors import UsageError
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def read_options(
     roles: dict[int, Code] = {}
     for text in graph_roles:
         graph, word = _pair("--graph-role", text)
-        roles[_whole("--graph-role", graph)] = bucket("--graph-role", word)
+        roles[whole("--graph-role", graph)] = bucket("--graph-role", word)
     return Options(
         engine=engine,
         layers=_layers(layers) or dict(defaults.layers),
@@ -156,7 +156,7 @@ def read_options(
         ignore=frozenset(ignored),
         nvtx=tuple(Rule(glob, bucket("--nvtx", word)) for word, glob in pairs),
         graph_roles=roles,
-        pid=None if pid in (None, "all") else _whole("--pid", str(pid)),
+        pid=None if pid in (None, "all") else whole("--pid", str(pid)),
         all_pids=pid == "all",
         log=_log(log, log_lines, engine) if log else None,
         gpu=gpu,
@@ -172,12 +172,6 @@ def _pair(option: str, text: str) -> tuple[str, str]:
     return key, value
 
 
-def _whole(option: str, text: str) -> int:
-    if not text.isdecimal():
-        raise UsageError(option, f"{text!r} is not a whole number", "give a decimal number")
-    return int(text)
-
-
 def _layers(texts: tuple[str, ...]) -> Mapping[str, int]:
     """``("64", "gdn=48")`` -> ``{"all": 64, "gdn": 48}``; commas separate as well."""
     result: dict[str, int] = {}
@@ -185,7 +179,7 @@ def _layers(texts: tuple[str, ...]) -> Mapping[str, int]:
         kind, equals, number = text.partition("=")
         if not equals:
             kind, number = "all", text
-        count = _whole("--layers", number.strip())
+        count = whole("--layers", number.strip())
         if count < 1:
             raise UsageError(
                 "--layers", f"{text!r}: a model has at least one layer", "give 1 or more"
@@ -201,7 +195,7 @@ def _layers(texts: tuple[str, ...]) -> Mapping[str, int]:
 
 
 def _histogram(text: str) -> tuple[int, ...]:
-    counts = tuple(_whole("--n-ok", part.strip()) for part in text.split(","))
+    counts = tuple(whole("--n-ok", part.strip()) for part in text.split(","))
     if len(counts) < 2 or not sum(counts):
         raise UsageError(
             "--n-ok", f"{text!r} is no histogram", "give rounds that accepted 0, 1, .. k drafts"
@@ -219,7 +213,8 @@ def line_range(option: str, text: str | None) -> tuple[int, int | None] | None:
     match = _RANGE.fullmatch(text)
     if match is None or not (match[1] or match[2]):
         raise UsageError(option, f"cannot read {text!r}", "write it like 7:7 or 120:")
-    first, last = int(match[1] or 1), int(match[2]) if match[2] else None
+    first = whole(option, match[1] or "1")
+    last = whole(option, match[2]) if match[2] else None
     if first < 1 or (last is not None and last < first):
         raise UsageError(option, f"{text} holds no line", "count from 1, first before last")
     return first, last
@@ -232,18 +227,3 @@ def _log(path: str, lines: str | None, engine: str | None) -> LogReading:
     named = engine if engine in READERS else None
     source = sys.stdin.buffer.read() if path == "-" else Path(path)
     return read_log(source, named, lines=line_range("--log-lines", lines))
-
-
-def nanoseconds(option: str, text: str | None) -> int | None:
-    """Milliseconds as written -> integer ns, without a detour through binary fractions."""
-    if text is None:
-        return None
-    try:
-        value = Decimal(text)
-    except InvalidOperation:
-        raise UsageError(
-            option, f"{text!r} is not a number", "give milliseconds, e.g. 13.232"
-        ) from None
-    if not value.is_finite() or value <= 0:
-        raise UsageError(option, f"{text} is not a time", "give milliseconds above 0")
-    return int((value * 1_000_000).to_integral_value())

@@ -13,6 +13,7 @@ import msgspec
 
 from nsysacct.acceptance import Bounds, Rate, Summary, contradictions, is_exact, summarise
 from nsysacct.cli._econ import Page, Table, cell, emit, format_option, span
+from nsysacct.cli._numbers import Finite
 from nsysacct.cli._options import line_range
 from nsysacct.errors import UsageError
 from nsysacct.logs import READERS, LogReading, read_log
@@ -42,7 +43,7 @@ _BASES = {
 )
 @click.option(
     "--confidence",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=Finite(0, 1, min_open=True, max_open=True),
     default=0.95,
     show_default=True,
     help="Of the intervals.",

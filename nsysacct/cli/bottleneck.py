@@ -19,6 +19,7 @@ from nsysacct.cli._econ import (
     wrapped,
 )
 from nsysacct.cli._inputs import account_of
+from nsysacct.cli._numbers import Finite
 from nsysacct.cli._options import trace_options
 from nsysacct.economics import Costs, costs_of
 from nsysacct.errors import NsysacctError
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 @click.option("--active-bytes", metavar="SIZE", help="Of a MoE: what one token reads.")
 @click.option(
     "--dram-share",
-    type=click.FloatRange(0, 1),
+    type=Finite(0, 1),
     help="DRAM throughput over its peak, from GPU metrics.",
 )
 @plain_option

@@ -19,6 +19,7 @@ from nsysacct.cli._base import (
 )
 from nsysacct.cli._exits import NO_VERDICT
 from nsysacct.cli._inputs import account_of
+from nsysacct.cli._numbers import Finite
 from nsysacct.cli._options import trace_options
 from nsysacct.errors import UsageError
 
@@ -105,7 +106,7 @@ def spread_files(args: Sequence[str], many: Sequence[str]) -> list[str]:
 @click.option("--limits", "limits_file", metavar="FILE", help="Limits file (TOML).")
 @click.option(
     "--confidence",
-    type=click.FloatRange(0.5, 1, max_open=True),
+    type=Finite(0.5, 1, max_open=True),
     help="Of the interval, two-sided.  [default: 0.95]",
 )
 @click.option(

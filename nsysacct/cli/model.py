@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from nsysacct.cli._econ import Page, Table, cell, emit, format_option, numbers
+from nsysacct.cli._numbers import Finite
 from nsysacct.errors import UsageError
 from nsysacct.theory import expected_tokens, expert_ratio, improvement_factor, optimal_gamma
 
@@ -20,7 +21,7 @@ from nsysacct.theory import expected_tokens, expert_ratio, improvement_factor, o
 )
 @click.option(
     "--extra",
-    type=float,
+    type=Finite(),
     default=0.0,
     show_default=True,
     help="Replay and host, plain steps a round.",

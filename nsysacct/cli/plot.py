@@ -9,6 +9,7 @@ import click
 
 from nsysacct.cli._base import atomic_file, force_option, refuse_existing
 from nsysacct.cli._inputs import account_of, is_account_json
+from nsysacct.cli._numbers import TIME_MS, whole
 from nsysacct.cli._options import trace_options
 from nsysacct.errors import UsageError
 
@@ -40,7 +41,7 @@ HEIGHTS = {"waterfall": 4.0, "timeline": 2.4}
 @force_option
 @click.option("--rounds", "chosen", metavar="A-B", default="0-2", show_default=True,
               help="Of timeline: rounds to show, from 0.")
-@click.option("--plain-ms", type=click.FloatRange(min=0, min_open=True), metavar="MS",
+@click.option("--plain-ms", type=TIME_MS, metavar="MS",
               help="Of waterfall: wall of one plain step.")
 @click.option("--metric", default="total.ns_per_round", show_default=True,
               help="Of trend: the figure, by its name.")
@@ -141,7 +142,7 @@ def _span(text: str) -> tuple[int, int]:
     first, dash, last = text.partition("-")
     if not first.isdecimal() or not (last.isdecimal() if dash else True):
         raise UsageError("--rounds", f"cannot read {text!r}", "write 3-5, or 3")
-    return int(first), int(last or first)
+    return whole("--rounds", first), whole("--rounds", last or first)
 
 
 def _size(text: str | None, kind: str, count: int) -> tuple[float, float]:

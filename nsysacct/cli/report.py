@@ -9,6 +9,7 @@ import click
 
 from nsysacct.cli._base import force_option, refuse_existing, write_output
 from nsysacct.cli._inputs import account_of
+from nsysacct.cli._numbers import TIME_MS
 from nsysacct.cli._options import trace_options
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 @click.command("report")
 @click.argument("trace", type=click.Path())
 @trace_options
-@click.option("--plain-ms", type=click.FloatRange(min=0, min_open=True), metavar="MS",
+@click.option("--plain-ms", type=TIME_MS, metavar="MS",
               help="Wall of one plain step; overrides the account's.")
 @click.option("-o", "--output", metavar="FILE", required=True,
               help="Page to write ('-': stdout).")

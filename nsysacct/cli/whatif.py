@@ -25,6 +25,7 @@ from nsysacct.cli._econ import (
     wrapped,
 )
 from nsysacct.cli._inputs import account_of
+from nsysacct.cli._numbers import COST_MS, SLOPE_MS
 from nsysacct.cli._options import run_options
 from nsysacct.economics import NEEDS_PLAIN, NS_PER_MS
 from nsysacct.whatif import Corner, Levers, Row, WhatIf, what_if
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from nsysacct.account import Options
     from nsysacct.model import Account
 
-MS = click.FloatRange(min=0)
+MS = COST_MS
 
 
 @click.command(name="whatif")
@@ -47,7 +48,7 @@ MS = click.FloatRange(min=0)
 @click.option("--k", type=click.IntRange(min=1), metavar="K", help="Draft tokens a round.")
 @click.option("--no-residual", is_flag=True, help="Drop the wall outside the phases.")
 @click.option(
-    "--verify-slope-ms", type=float, default=0.0, metavar="MS", help="One verified row more, ms."
+    "--verify-slope-ms", type=SLOPE_MS, default=0.0, metavar="MS", help="One verified row more, ms."
 )
 @click.option("--corners", is_flag=True, help="List every corner of every range.")
 @plain_option

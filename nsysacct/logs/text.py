@@ -14,6 +14,8 @@ from typing import Any
 from nsysacct.errors import LogError
 
 _ANSI = re.compile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)|[@-Z\\\\^_])")
+_NO_COUNT = re.compile(r"(?<![\d.])\d{19,}")
+"""Whole numbers beyond 64 bits: damage, never a count; Python refuses to read the longest."""
 _LINE_END = re.compile("\r\n|\n|\r")
 _JSON_STARTS = 20
 """Opening braces tried in one line before it counts as no JSON."""
@@ -123,7 +125,7 @@ def load(source: str | bytes | Path, lines: tuple[int, int | None] | None = None
     name, text = _text(source)
     if text.startswith("SQLite format 3"):
         raise LogError(name, "is an SQLite file, not a log", "give what the run printed")
-    rows = _LINE_END.split(_ANSI.sub("", text))
+    rows = _LINE_END.split(_NO_COUNT.sub("?", _ANSI.sub("", text)))
     if rows and not rows[-1]:
         rows.pop()
     if lines is None:
