@@ -129,7 +129,8 @@ def _jumps(trace: Trace, line: Timeline, last: int | None) -> BlindSpot | None:
         basis=None,
         count=total,
         detail=f"{total} correlation ids are missing in {len(lost)} jumps, {len(mine)} calls are there: whole "
-        f"stretches of calls and their kernels were not delivered; trustworthy up to {_s(first)}, before the first jump{ends}",
+        "stretches of calls and their kernels were not delivered; trustworthy up to "
+        f"{_s(first)}, before the first jump{ends}",
         remedy=REMEDY,
     )
 

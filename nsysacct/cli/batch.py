@@ -70,7 +70,7 @@ def command(
       nsysacct batch night/ -o accounts
       nsysacct batch "rank*.sqlite" --layers 64 --parquet ranks.parquet
       nsysacct batch "/shared/**/*.sqlite" --scheduler tcp://head:8786
-    """  # noqa: D301
+    """
     from nsysacct.batch import Cluster, find_sources, run
     from nsysacct.batch_summary import rows_of
 

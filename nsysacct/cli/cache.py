@@ -9,7 +9,7 @@ from nsysacct.cli._base import echo_text
 
 @click.group("cache")
 def command() -> None:
-    r"""List or clear what was exported from .nsys-rep files.
+    """List or clear what was exported from .nsys-rep files.
 
     A report given in place of an export is exported once, into a cache folder of the user's, and
     never beside the report. NSYSACCT_CACHE names another folder, NSYSACCT_NSYS another nsys.

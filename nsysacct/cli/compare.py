@@ -23,7 +23,7 @@ def command(first: str, second: str, fmt: str, output: str | None, force: bool) 
     Examples:
       nsysacct compare kestrel.json llama.json
       nsysacct compare a.sqlite b.sqlite --format markdown
-    """  # noqa: D301
+    """
     found = compare(account_of(first), account_of(second))
     rows = [
         [

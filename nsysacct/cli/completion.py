@@ -12,11 +12,11 @@ from nsysacct.cli._base import echo_text
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:
-    r"""Print the script that completes commands, options and files in SHELL.
+    """Print the script that completes commands, options and files in SHELL.
 
     \b
     Examples:
-      nsysacct completion bash > ~/.local/share/bash-completion/completions/nsysacct
+      eval "$(nsysacct completion bash)"     # in ~/.bashrc
       nsysacct completion fish > ~/.config/fish/completions/nsysacct.fish
       nsysacct completion zsh > ~/.zfunc/_nsysacct      # a folder of your fpath
     """

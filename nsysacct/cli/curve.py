@@ -39,7 +39,7 @@ def command(
     Examples:
       nsysacct curve plain.sqlite k1.sqlite k2.sqlite k7.sqlite
       nsysacct curve *.json --experts 16 --experts-per-token 2 --format csv
-    """  # noqa: D301
+    """
     samples, notes = [], []
     for path in accounts:
         loaded = account_of(path, options)

@@ -29,8 +29,8 @@ def command(save: str | None, force: bool) -> None:
     Examples:
       nsysacct demo
       nsysacct demo --save demo.sqlite
-      nsysacct report demo.sqlite --layers 8 --closing 2 --n-ok 5,1,2,2 -o demo.html
-    """  # noqa: D301
+      nsysacct report demo.sqlite --layers 8 --closing 2 -o demo.html
+    """
     from nsysacct import render
     from nsysacct.account import account
     from nsysacct.cli._options import read_options

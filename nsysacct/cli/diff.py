@@ -52,7 +52,7 @@ def command(
     Examples:
       nsysacct diff before.json after.json
       nsysacct diff before.sqlite after.sqlite --layers 64 --per token
-    """  # noqa: D301
+    """
     from nsysacct.comparability import Side
     from nsysacct.diff import diff
     from nsysacct.diff_output import FORMATS

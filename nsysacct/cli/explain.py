@@ -50,7 +50,7 @@ def command(
     Examples:
       nsysacct explain run.json --weight-bytes 14.4GB
       nsysacct explain spec.sqlite --log run.log --plain-from plain.sqlite
-    """  # noqa: D301
+    """
     found = explain(
         account_of(account, options),
         plain_ms=plain_ms,

@@ -36,7 +36,7 @@ def command(
     Examples:
       nsysacct export trace.sqlite --layers 64 --perfetto run.json.gz
       nsysacct export trace.sqlite --layers 64 --parquet run/
-    """  # noqa: D301
+    """
     if perfetto is None and parquet is None:
         raise UsageError("export", "nothing to write", "give --perfetto FILE or --parquet FOLDER")
     if perfetto is not None:

@@ -42,7 +42,7 @@ def command() -> None:
       nsysacct history add history.db runs/*.json --series main
       nsysacct history list history.db
       nsysacct gate --against history.db:main --head pr.json
-    """  # noqa: D301
+    """
 
 
 @command.command("add")
@@ -65,7 +65,7 @@ def add(
     \b
     Examples:
       nsysacct history add history.db runs/*.json --series main --commit 1a2b3c
-    """  # noqa: D301
+    """
     from nsysacct.history import History, check_series
 
     check_series(series)
@@ -89,7 +89,7 @@ def list_(db: str, series: str | None, form: str) -> None:
     \b
     Examples:
       nsysacct history list history.db --series main --format json
-    """  # noqa: D301
+    """
     from dataclasses import asdict
 
     from nsysacct.history import History
@@ -126,7 +126,7 @@ def show(db: str, capture: int, output: str | None, force: bool) -> None:
     \b
     Examples:
       nsysacct history show history.db 3 -o third.json
-    """  # noqa: D301
+    """
     from nsysacct.history import History
     from nsysacct.wire import dump_account
 
@@ -148,7 +148,7 @@ def trend(db: str, metric: str, series: str, form: str, plot: str | None, force:
     \b
     Examples:
       nsysacct history trend history.db verify.ns_per_round --plot verify.png
-    """  # noqa: D301
+    """
     from nsysacct.history import History
 
     with History(db, readonly=True) as history:

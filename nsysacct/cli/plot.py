@@ -36,19 +36,32 @@ HEIGHTS = {"waterfall": 4.0, "timeline": 2.4}
 @click.argument("kind", type=click.Choice(list(KINDS)))
 @click.argument("traces", metavar="TRACE...", nargs=-1, required=True)
 @trace_options
-@click.option("-o", "--output", metavar="FILE", required=True,
-              help="Picture to write: .png, .svg or .pdf.")
+@click.option(
+    "-o", "--output", metavar="FILE", required=True, help="Picture to write: .png, .svg or .pdf."
+)
 @force_option
-@click.option("--rounds", "chosen", metavar="A-B", default="0-2", show_default=True,
-              help="Of timeline: rounds to show, from 0.")
-@click.option("--plain-ms", type=TIME_MS, metavar="MS",
-              help="Of waterfall: wall of one plain step.")
-@click.option("--metric", default="total.ns_per_round", show_default=True,
-              help="Of trend: the figure, by its name.")
+@click.option(
+    "--rounds",
+    "chosen",
+    metavar="A-B",
+    default="0-2",
+    show_default=True,
+    help="Of timeline: rounds to show, from 0.",
+)
+@click.option(
+    "--plain-ms", type=TIME_MS, metavar="MS", help="Of waterfall: wall of one plain step."
+)
+@click.option(
+    "--metric",
+    default="total.ns_per_round",
+    show_default=True,
+    help="Of trend: the figure, by its name.",
+)
 @click.option("--series", default="main", show_default=True, help="Of trend: the series.")
 @click.option("--size", metavar="WxH", help="Inches, e.g. 3.3x2.4 for half a column.")
-@click.option("--dpi", type=click.IntRange(30, 1200), default=150, show_default=True,
-              help="Of PNG.")
+@click.option(
+    "--dpi", type=click.IntRange(30, 1200), default=150, show_default=True, help="Of PNG."
+)
 def command(
     kind: str,
     traces: tuple[str, ...],
@@ -79,7 +92,7 @@ def command(
       nsysacct plot split trace.sqlite --layers 64 -o split.svg
       nsysacct plot split before.json after.json -o both.png
       nsysacct plot timeline trace.sqlite --rounds 3-5 -o rounds.pdf
-      nsysacct plot waterfall trace.sqlite --n-ok 27,2,6,7 --step-ms 13.232 -o fall.png
+      nsysacct plot waterfall trace.sqlite --n-ok 27,2,6,7 -o fall.png
       nsysacct plot trend history.db --metric verify.ns_per_round -o trend.svg
     """  # noqa: D301
     from nsysacct import plots

@@ -31,7 +31,7 @@ _format = click.option(
 
 @click.group("registry")
 def command() -> None:
-    r"""List, check, explain and suggest kernel signatures.
+    """List, check, explain and suggest kernel signatures.
 
     Shipped files are extended by NSYSACCT_REGISTRY (paths separated like PATH), by the project's
     nsysacct.toml, and by --registry.

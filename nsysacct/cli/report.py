@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 @click.command("report")
 @click.argument("trace", type=click.Path())
 @trace_options
-@click.option("--plain-ms", type=TIME_MS, metavar="MS",
-              help="Wall of one plain step; overrides the account's.")
-@click.option("-o", "--output", metavar="FILE", required=True,
-              help="Page to write ('-': stdout).")
+@click.option(
+    "--plain-ms",
+    type=TIME_MS,
+    metavar="MS",
+    help="Wall of one plain step; overrides the account's.",
+)
+@click.option("-o", "--output", metavar="FILE", required=True, help="Page to write ('-': stdout).")
 @force_option
-def command(
-    trace: str, options: Options, plain_ms: float | None, output: str, force: bool
-) -> None:
+def command(trace: str, options: Options, plain_ms: float | None, output: str, force: bool) -> None:
     """Write one self-contained HTML page of TRACE: no network is needed to read it.
 
     Verdict, split, rounds over time, what-if sliders, signatures, graphs, blind spots. TRACE is an

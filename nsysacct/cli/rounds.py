@@ -36,7 +36,7 @@ PERCENTILES = (50, 90, 99)
 @output_option
 @force_option
 def command(trace: str, options: Options, form: str, output: str | None, force: bool) -> None:
-    r"""List the rounds of TRACE: start, wall, draft, verify, replay, residual, launches, width, n_ok.
+    """List the rounds of TRACE: start, wall, draft, verify, replay, residual, launches, width, n_ok.
 
     Warm-up and outlier rounds are flagged; percentiles leave them, and partial rounds, out.
 

@@ -46,7 +46,7 @@ def command(
     detail: bool,
     detail_from: str | None,
 ) -> None:
-    r"""Split the cost of speculative decoding in TRACE into verify, replay and draft.
+    """Split the cost of speculative decoding in TRACE into verify, replay and draft.
 
     TRACE is an nsys export (.sqlite), a report (.nsys-rep, where nsys is on PATH), or the JSON of an
     account made before. Every figure says how it is known.
