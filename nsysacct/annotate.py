@@ -142,9 +142,7 @@ def _rows(trace: Trace, part: Events) -> Iterator[tuple[object, ...]]:
             yield table, row, BUCKETS[b], bases[how], number, part.pid, part.gpu
 
 
-def _write_records(
-    database: Any, name: str, records: Sequence[Record], kind: type[Record]
-) -> None:
+def _write_records(database: Any, name: str, records: Sequence[Record], kind: type[Record]) -> None:
     """One column a field; lists and mappings as JSON."""
     table = database[name]
     table.drop(ignore=True)

@@ -42,9 +42,7 @@ def perfetto(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def test_slices_add_up_to_the_buckets(
-    case: tuple[Account, Any, list[str]], tmp_path: Path
-) -> None:
+def test_slices_add_up_to_the_buckets(case: tuple[Account, Any, list[str]], tmp_path: Path) -> None:
     account, placed, names = case
     path = tmp_path / "t.json.gz"
     assert write_perfetto(path, account, placed, names) == len(perfetto(path))
@@ -138,9 +136,7 @@ def test_the_command_writes_both(run_cli: Run, trace_file: TraceFile, tmp_path: 
     assert nothing.returncode == 2 and "--perfetto" in nothing.stderr
 
 
-def test_account_json_has_no_single_events(
-    run_cli: Run, small: Account, tmp_path: Path
-) -> None:
+def test_account_json_has_no_single_events(run_cli: Run, small: Account, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(na.dump_account(small), "utf-8")
     done = run_cli("export", "a.json", "--parquet", "q")
     assert done.returncode == 0

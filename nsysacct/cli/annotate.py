@@ -29,8 +29,8 @@ def command(trace: str, options: Options, output: str, force: bool) -> None:
 
     \b
     Examples:
-      nsysacct annotate trace.sqlite --layers 64 -o annotated.sqlite
-      sqlite3 out.sqlite "select bucket, count(*) from NSYSACCT_KERNELS group by 1"
+      nsysacct annotate trace.sqlite --layers 64 -o a.sqlite
+      sqlite3 a.sqlite "select bucket, count(*) from NSYSACCT_KERNELS group by 1"
     """
     from nsysacct.annotate import annotate
     from nsysacct.nsysrep import resolve

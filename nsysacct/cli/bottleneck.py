@@ -63,7 +63,7 @@ def command(
       nsysacct bottleneck run.json --weight-bytes 14.4GB
       nsysacct bottleneck spec.sqlite --plain-from plain.sqlite
       nsysacct bottleneck moe.json --active-bytes 3.3GB --plain-ms 2.04
-    """  # noqa: D301
+    """
     loaded = account_of(account, options)
     costs: Costs | None = None
     notes = []

@@ -161,7 +161,7 @@ def command(
 
     \b
     Exit codes: 0 pass; 1 fail; 2 wrong usage; 3 no verdict.
-    """  # noqa: D301
+    """
     from nsysacct.gate import judge
     from nsysacct.gate_output import FORMATS as WRITERS
 

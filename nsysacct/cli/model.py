@@ -50,7 +50,7 @@ def command(
     Examples:
       nsysacct model --alpha 0.5,0.7 --c 0.05 --gamma 3
       nsysacct model --experts 128 --experts-per-token 8 --beta 1,2
-    """  # noqa: D301
+    """
     if (experts is None) != (experts_per_token is None):
         raise UsageError("--experts", "needs both counts", "give --experts and --experts-per-token")
     alphas = numbers("--alpha", alpha)

@@ -94,7 +94,7 @@ def command(
       nsysacct plot timeline trace.sqlite --rounds 3-5 -o rounds.pdf
       nsysacct plot waterfall trace.sqlite --n-ok 27,2,6,7 -o fall.png
       nsysacct plot trend history.db --metric verify.ns_per_round -o trend.svg
-    """  # noqa: D301
+    """
     from nsysacct import plots
 
     if Path(output).suffix.lower().lstrip(".") not in plots.FORMATS:

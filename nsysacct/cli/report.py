@@ -37,7 +37,7 @@ def command(trace: str, options: Options, plain_ms: float | None, output: str, f
     Examples:
       nsysacct report trace.sqlite --layers 64 -o report.html
       nsysacct report account.json --plain-ms 13.2 -o report.html
-    """  # noqa: D301
+    """
     from nsysacct.report import report_html
 
     if output != "-":

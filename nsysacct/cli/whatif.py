@@ -87,7 +87,7 @@ def command(
       nsysacct whatif run.json --acceptance 1.385 --no-replay --corners
       nsysacct whatif spec.sqlite --log run.log --plain-from plain.sqlite
       nsysacct whatif spec.sqlite --run-n-ok 27,2,6,7 --n-ok 5,8,9,20
-    """  # noqa: D301
+    """
     levers = Levers(
         n_ok=counts("--n-ok", n_ok) if n_ok else None,
         acceptance=exact("--acceptance", acceptance) if acceptance else None,

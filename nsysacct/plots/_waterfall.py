@@ -72,8 +72,13 @@ def waterfall(costs: Costs, *, ax: Axes | None = None) -> Axes:
     ax.axhline(costs.plain_ns / NS_PER_MS, color=EDGE, linewidth=0.8, linestyle=":")
     ax.axvline(len(steps) - 0.25, color="#b0b0b0", linewidth=0.8)
     ax.text(
-        len(steps) - 0.15, 0.99, "what if, ms a token" if not upright else "what if", fontsize=8,
-        va="top", ha="left", transform=ax.get_xaxis_transform(),
+        len(steps) - 0.15,
+        0.99,
+        "what if, ms a token" if not upright else "what if",
+        fontsize=8,
+        va="top",
+        ha="left",
+        transform=ax.get_xaxis_transform(),
     )
     places = [*range(len(steps)), *(first + i for i in range(len(levers)))]
     ax.set_xticks(
