@@ -81,8 +81,10 @@ def account(
         raise TraceError(
             trace.name, "no GPU work in it", "capture the run with nsys profile -t cuda,nvtx"
         )
+    _check_graph_roles(parts, options)
     chosen, selection = _choose(trace, parts, options)
     witnesses.refuse_wrong_layers(chosen.rounds, trace.name, options)
+    _refuse_short_wall(chosen)
     if options.log is not None:
         from nsysacct.runlog import with_log
 
@@ -105,6 +107,18 @@ def account(
         selection=selection,
         processes=parts,
     )
+
+
+def _refuse_short_wall(part: ProcessAccount) -> None:
+    """Stop at a wall in which the rounds' own GPU work does not fit."""
+    high = part.window.residual_high_ns
+    if part.window.wall_how == "given" and high is not None and high < 0:
+        needed = (part.window.wall_ns - high) / 1e6
+        raise UsageError(
+            "--wall-ms",
+            f"{part.window.wall_ns / 1e6:g} ms is less than the {needed:.2f} ms of work in the rounds",
+            "give the wall of the speculative part",
+        )
 
 
 def _tool() -> str:
@@ -148,6 +162,15 @@ def _trace_info(trace: Trace, chosen: ProcessAccount) -> TraceInfo:
         gpu_sm_count=gpu.sm_count,
         peak_memory_bytes=hardware.peak_memory(trace, gpu.index),
     )
+
+
+def _check_graph_roles(parts: Sequence[ProcessAccount], options: Options) -> None:
+    """Refuse roles of executable graphs that no process launches: nothing would come of them."""
+    have = sorted({g.graph_exec_id for p in parts for g in p.graphs if g.graph_exec_id is not None})
+    for graph in sorted(set(options.graph_roles) - set(have)):
+        some = ", ".join(map(str, have[:MANY_GRAPHS])) + (" ..." if len(have) > MANY_GRAPHS else "")
+        todo = f"it launches {some}" if have else "it launches none"
+        raise UsageError(f"--graph-role {graph}", "no such executable graph in this trace", todo)
 
 
 def _choose(

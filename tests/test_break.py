@@ -102,3 +102,23 @@ def test_toml_that_no_parser_reads(text: str, folder: Path, run_cli: Run) -> Non
     refused(run_cli("split", "t.sqlite", "--registry", "x.toml"), 3, "x.toml: ")
     limits = run_cli("gate", "--base", "a.json", "--head", "a.json", "--limits", "x.toml")
     refused(limits, 2, "x.toml: ")
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (("--engine", ""), "--engine: is empty"),
+        (("--n-ok", " "), "--n-ok: is empty"),
+        (("--plan", ""), "--plan: is empty"),
+        (("--log", ""), "--log: is empty"),
+        (("--layers", ","), "--layers: is empty"),
+        (("--log-lines", "1:2"), "--log-lines: there is no --log"),
+        (("--wall-ms", "0.001"), "--wall-ms: 0.001 ms is less than"),
+    ],
+)
+def test_options_that_say_nothing_or_cannot_be(
+    run_cli: Run, trace_file: Callable[[str], Path], options: tuple[str, ...], line: str
+) -> None:
+    done = run_cli("split", trace_file("small_graph"), *options)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(line) and done.stderr.count("\n") == 1

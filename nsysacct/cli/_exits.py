@@ -7,8 +7,10 @@ verdict.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -50,6 +52,8 @@ def run_guarded(action: Callable[[], object], debug: Callable[[], bool]) -> int:
     int
         0, 1, 2 or 3.
     """
+    with contextlib.suppress(ValueError):  # not in the main thread
+        signal.signal(signal.SIGTERM, _interrupt)
     try:
         action()
         code = OK
@@ -58,6 +62,11 @@ def run_guarded(action: Callable[[], object], debug: Callable[[], bool]) -> int:
     except BaseException as failure:
         code = _explain(failure, debug())
     return _close_stdout(code, debug())
+
+
+def _interrupt(*_: object) -> None:
+    """End like Ctrl-C: temporary files are removed on the way out."""
+    raise KeyboardInterrupt
 
 
 def _explain(failure: BaseException, debug: bool) -> int:

@@ -122,6 +122,12 @@ def read_options(
     from nsysacct.model import BUCKETS, PROVENANCE
     from nsysacct.nvtx import Rule
 
+    given = {"--engine": engine, "--n-ok": n_ok, "--plan": plan, "--log": log, "--pid": pid}
+    for option, text in given.items():
+        if text is not None and not text.strip():
+            raise UsageError(option, "is empty", "give a value, or leave the option out")
+    if log_lines is not None and log is None:
+        raise UsageError("--log-lines", "there is no --log", "name the log as well")
     defaults = project()
     engine = engine or defaults.engine
     read_plan = Plan.parse(plan) if plan else Plan()
@@ -175,6 +181,8 @@ def _pair(option: str, text: str) -> tuple[str, str]:
 def _layers(texts: tuple[str, ...]) -> Mapping[str, int]:
     """``("64", "gdn=48")`` -> ``{"all": 64, "gdn": 48}``; commas separate as well."""
     result: dict[str, int] = {}
+    if texts and not any(part.strip() for t in texts for part in t.split(",")):
+        raise UsageError("--layers", "is empty", "give the number of layers, e.g. 64")
     for text in (part for t in texts for part in t.split(",") if part):
         kind, equals, number = text.partition("=")
         if not equals:
