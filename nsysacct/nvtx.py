@@ -122,7 +122,8 @@ def project(
 
 def nothing(count: int) -> Projection:
     """The projection of a trace without mapped ranges (or with NVTX switched off)."""
-    return Projection(np.full(count, Code.UNKNOWN, np.uint8), np.full(count, NONE, np.int64), 0, {})
+    code = np.broadcast_to(np.uint8(Code.UNKNOWN), count)  # one element takes no memory a row
+    return Projection(code, np.broadcast_to(np.int64(NONE), count), 0, {})
 
 
 def _map(text: str, rules: Sequence[Rule], defaults: bool) -> Code:

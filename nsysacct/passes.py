@@ -12,8 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from nsysacct.evidence import Code, NameEvidence
+from nsysacct.groups import Groups
 from nsysacct.timeline import Kind, Timeline
 from nsysacct.trace import NONE
+from nsysacct.trace.encoding import distinct
 
 I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
@@ -84,28 +86,30 @@ def cut(timeline: Timeline, names: NameEvidence) -> Passes:
     is_memory = timeline.is_memory
     in_graph = (timeline.graph != NONE) | (timeline.kind == Kind.BLIND)
     work = np.flatnonzero(~is_memory | in_graph)
-    unit, epoch, stream = timeline.unit[work], timeline.epoch[work], timeline.stream[work]
+    unit, epoch, lane = timeline.unit[work], timeline.epoch[work], timeline.stream[work]
     graph = in_graph[work]
-    # one graph launch may run on several streams: keep it together under its first event's stream
-    first_of_unit = np.searchsorted(unit, unit)
-    lane = np.where(graph, stream[first_of_unit], stream)
-    by_lane = np.lexsort((np.arange(len(work)), lane, epoch))
-    e, s, g, u = epoch[by_lane], lane[by_lane], graph[by_lane], unit[by_lane]
+    if graph.any():
+        # one graph launch may run on several streams: keep it together under its first event's stream
+        first = np.flatnonzero(np.concatenate([[True], unit[1:] != unit[:-1]]))
+        of_unit = np.repeat(lane[first], np.diff(np.append(first, len(unit))))
+        lane = np.where(graph, of_unit, lane)
+    ordered = work
+    if len(work) and not (lane == lane[0]).all():  # epochs ascend already
+        by_lane = np.lexsort((lane, epoch))
+        ordered = work[by_lane]
+        epoch, lane, graph, unit = epoch[by_lane], lane[by_lane], graph[by_lane], unit[by_lane]
     opens = np.ones(len(work), bool)
     if len(work) > 1:
-        same_unit = u[1:] == u[:-1]
-        opens[1:] = (e[1:] != e[:-1]) | (s[1:] != s[:-1]) | ((g[1:] | g[:-1]) & ~same_unit)
-    opens |= _after_ends(work[by_lane], s, g, names)
-    opens |= _split_mixed(work[by_lane], opens, timeline, names)
-    rough = np.cumsum(opens) - 1
-    count = int(rough[-1]) + 1 if len(rough) else 0
-    ordered = work[by_lane]
-    first_launch = np.full(count, np.iinfo(np.int64).max)
-    np.minimum.at(first_launch, rough, ordered)  # event order is launch order
-    rank = np.empty(count, np.int64)
-    rank[np.argsort(first_launch, kind="stable")] = np.arange(count)
+        opens[1:] = (epoch[1:] != epoch[:-1]) | (lane[1:] != lane[:-1])
+        opens[1:] |= (graph[1:] | graph[:-1]) & (unit[1:] != unit[:-1])
+    opens |= _split_mixed(ordered, opens, timeline, names)
+    rough = np.cumsum(opens, dtype=np.int32)
+    rough -= 1
+    first_event = np.minimum.reduceat(ordered, np.flatnonzero(opens)) if len(work) else work
+    rank = np.empty(len(first_event), np.int32)
+    rank[np.argsort(first_event, kind="stable")] = np.arange(len(first_event), dtype=np.int32)
     pass_of = np.full(len(timeline), NONE, np.int32)
-    pass_of[ordered] = rank[rough]
+    pass_of[ordered] = rank[rough]  # event order is launch order
     _adopt_memory(timeline, pass_of, is_memory & ~in_graph)
     return features(timeline, names, pass_of)
 
@@ -186,25 +190,26 @@ def features(timeline: Timeline, names: NameEvidence, pass_of: I32) -> Passes:
         Pass of each event, numbered in launch order; NONE for none.
     """
     count = int(pass_of.max(initial=NONE)) + 1
-    work = np.flatnonzero((pass_of != NONE) & ~timeline.is_memory)
-    ids = pass_of[work]
-    gpu = timeline.is_gpu_time[work]
-    kernel = timeline.kind[work] == Kind.KERNEL
-    duration = timeline.duration[work]
+    placed = pass_of != NONE
+    events = np.flatnonzero(placed)
+    groups = Groups.of(pass_of[events], count)
     big = np.iinfo(np.int64).max
-    launch, start, end = np.full(count, big), np.full(count, big), np.full(count, -big)
-    anchors = np.zeros((count, len(Code)), np.int64)
-    np.add.at(anchors, (ids[kernel], names.code[work][kernel]), 1)
-    everything = np.flatnonzero(pass_of != NONE)
-    np.minimum.at(launch, pass_of[everything], timeline.launch[everything])
-    np.minimum.at(start, pass_of[everything], timeline.start[everything])
-    np.maximum.at(end, pass_of[everything], timeline.end[everything])
-    units = np.full(count, -1)
-    np.maximum.at(units, ids, timeline.unit[work])
-    lowest = np.full(count, big)
-    np.minimum.at(lowest, ids, timeline.unit[work])
+    launch = np.full(count, big)
+    first = np.full(count, len(timeline) - 1)
+    first[groups.present] = events[groups.first()]
+    launch[groups.present] = timeline.launch[first[groups.present]]  # events are in launch order
+    start = groups.least(timeline.start[events], big)
+    end = groups.most(timeline.end[events], -big)
+    if timeline.is_memory.any():
+        events = np.flatnonzero(placed & ~timeline.is_memory)
+        groups = Groups.of(pass_of[events], count)
+    ids = pass_of[events]
     first_work = np.full(count, len(timeline) - 1)
-    np.minimum.at(first_work, ids, work)
+    first_work[groups.present] = events[groups.first()]
+    units, lowest = np.full(count, -1), np.full(count, big)
+    units[groups.present] = timeline.unit[events[groups.last()]]
+    lowest[groups.present] = timeline.unit[first_work[groups.present]]
+    anchors = _anchors(ids, names.code[events], timeline.kind[events] == Kind.KERNEL, count)
     single = units == lowest  # one launch: a graph launch is a pass of its own
     is_blind = single & (timeline.kind[first_work] == Kind.BLIND)
     graph = np.where(single, timeline.graph[first_work], NONE)
@@ -218,36 +223,39 @@ def features(timeline: Timeline, names: NameEvidence, pass_of: I32) -> Passes:
         graph=graph,
         is_graph=(graph != NONE) | is_blind,
         is_blind=is_blind,
-        kernels=np.bincount(ids[kernel], minlength=count).astype(np.int64),
-        gpu_ns=_sum_by(ids[gpu], duration[gpu], count),
+        kernels=anchors.sum(axis=1),
+        gpu_ns=groups.sum(timeline.end[events] - timeline.start[events]),
         anchors=anchors,
-        width=_widths(ids, names.width[work], count),
-        waits=_waits(timeline, pass_of, count),
+        width=_widths(ids, names.width[events], count),
+        waits=_waits(timeline, first),
         returned=_returned(timeline, pass_of, count),
     )
 
 
-def _waits(timeline: Timeline, pass_of: I32, count: int) -> I64:
+def _waits(timeline: Timeline, first: I64) -> I64:
     """Waits of the host, and copies back to it, before the first launch of each pass."""
-    out = timeline.copies_out.astype(np.int64)
-    total = timeline.epoch + np.cumsum(out) - out
-    events = np.flatnonzero(pass_of != NONE)
-    first = np.full(count, len(timeline) - 1)
-    np.minimum.at(first, pass_of[events], events)
-    return np.asarray(total[first], np.int64)
-
-
-def _sum_by(ids: I32, values: I64, count: int) -> I64:
-    """Exact integer sums of `values` by id."""
-    total = np.zeros(count, np.int64)
-    np.add.at(total, ids, values)
-    return total
+    copied = np.searchsorted(np.flatnonzero(timeline.copies_out), first)
+    return np.asarray(timeline.epoch[first] + copied, np.int64)
 
 
 def _returned(timeline: Timeline, pass_of: I32, count: int) -> I64:
     """Bytes copied back to the host by pass."""
     ids = pass_of[timeline.copies_out]
-    return _sum_by(ids[ids != NONE], timeline.returned_bytes[ids != NONE], count)
+    return Groups.of(ids[ids != NONE], count).sum(timeline.returned_bytes[ids != NONE])
+
+
+def _anchors(ids: I32, code: npt.NDArray[np.uint8], kernel: Bool, count: int) -> I64:
+    """Kernels of each pass by `Code`, shape (passes, len(Code))."""
+    if not kernel.all():
+        ids, code = ids[kernel], code[kernel]
+    cell = ids.astype(np.int64)
+    cell *= len(Code)
+    cell += code
+    return np.bincount(cell, minlength=count * len(Code)).reshape(count, len(Code))
+
+
+_TABLE = 1 << 24
+"""Cells of a table of votes; where there would be more, votes are sorted instead."""
 
 
 def _widths(ids: I32, width: I32, count: int) -> I32:
@@ -259,11 +267,16 @@ def _widths(ids: I32, width: I32, count: int) -> I32:
     shown = np.flatnonzero(width != NONE)
     if not len(shown):
         return result
-    pairs, votes = np.unique(
-        np.stack([ids[shown].astype(np.int64), width[shown].astype(np.int64)]),
-        axis=1,
-        return_counts=True,
-    )
-    order = np.lexsort((pairs[1], votes, pairs[0]))
-    result[pairs[0][order]] = pairs[1][order]  # the last one written has most votes
+    widths, code = distinct(width[shown])
+    ballot = ids[shown].astype(np.int64) * len(widths) + code
+    if count * len(widths) <= _TABLE:
+        table = np.bincount(ballot, minlength=count * len(widths)).reshape(count, len(widths))
+        chosen = len(widths) - 1 - np.argmax(table[:, ::-1], axis=1)
+        some = table.any(axis=1)
+        result[some] = widths[chosen[some]]
+        return result
+    pairs, votes = np.unique(ballot, return_counts=True)
+    passes, candidate = np.divmod(pairs, len(widths))
+    order = np.lexsort((candidate, votes, passes))
+    result[passes[order]] = widths[candidate[order]]  # the last one written has most votes
     return result

@@ -17,6 +17,10 @@ import numpy.typing as npt
 
 from nsysacct.intervals import union_ns
 from nsysacct.trace import NONE, ApiKind, Trace
+from nsysacct.trace.encoding import distinct, is_constant
+
+LOOKUP_SPARE = 1 << 20
+"""Places that a table of rows by id may have beyond four times the ids."""
 
 I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
@@ -116,19 +120,54 @@ class Timeline:
         return union_ns(self.start[shown], self.end[shown])
 
 
-def _api_times(trace: Trace, process: int) -> tuple[I64, I64, I32]:
-    """Correlation ids (sorted), host start and thread of the calls of one process."""
+def _rows_of(process: int, processes: I32, gpus: I32, gpu: int) -> I64 | slice:
+    """Rows of one process on one GPU; all of them as a slice, which costs no copy of a column."""
+    if not len(processes) or (is_constant(processes) and is_constant(gpus)):
+        mine = bool(len(processes)) and (processes[0], gpus[0]) == (process, gpu)
+        return slice(None) if mine else np.empty(0, np.int64)
+    return np.flatnonzero((processes == process) & (gpus == gpu))
+
+
+def _launching_calls(trace: Trace, process: int, correlation: I64) -> I32 | I64:
+    """Row in ``trace.api`` of the call that launched each event, the first one; NONE for none.
+
+    Ids are handed out one by one, so that a table of rows by id replaces a search in most traces.
+    """
     api = trace.api
-    mine = np.flatnonzero(api.process == process)
-    order = mine[np.argsort(api.correlation[mine], kind="stable")]
-    return api.correlation[order], api.start[order], api.thread[order]
+    constant = is_constant(api.process) and api.process[0] == process
+    mine = None if constant else np.flatnonzero(api.process == process)
+    ids = api.correlation if mine is None else api.correlation[mine]
+    if not len(ids) or not len(correlation):
+        return np.full(len(correlation), NONE, np.int32)
+    low, high = max(int(ids.min()), 0), int(ids.max())
+    if high - low > 4 * len(ids) + LOOKUP_SPARE or len(api) > np.iinfo(np.int32).max:
+        return _search_calls(np.arange(len(ids)) if mine is None else mine, ids, correlation)
+    # one place more than ids, for all that are none of them; the first of equal ids is written last
+    row_of = np.full(high - low + 2, NONE, np.int32)
+    rows = np.arange(len(ids), dtype=np.int32) if mine is None else mine.astype(np.int32)
+    spare = high - low + 1
+    places = np.where(ids >= low, ids - low, spare)
+    row_of[places[::-1]] = rows[::-1]
+    row_of[spare] = NONE
+    inside = (correlation >= low) & (correlation <= high)
+    found: I32 = row_of[np.where(inside, correlation - low, spare)]
+    return found
+
+
+def _search_calls(rows: I64, ids: I64, correlation: I64) -> I64:
+    """Do as `_launching_calls` where ids are far apart."""
+    order = np.argsort(ids, kind="stable")
+    sorted_ids = ids[order]
+    at = np.minimum(np.searchsorted(sorted_ids, correlation), len(ids) - 1)
+    known = (sorted_ids[at] == correlation) & (correlation != NONE)
+    return np.where(known, rows[order[at]], NONE)
 
 
 def _sync_times(trace: Trace, process: int) -> I64:
     """Sorted host start times of the synchronisation calls of one process."""
     api = trace.api
-    mine = (api.process == process) & (api.kind == ApiKind.SYNC)
-    return np.sort(api.start[mine])
+    syncs = np.flatnonzero(api.kind == ApiKind.SYNC)
+    return np.sort(api.start[syncs[api.process[syncs] == process]])
 
 
 def accounts_of(trace: Trace) -> list[tuple[int, int]]:
@@ -136,6 +175,10 @@ def accounts_of(trace: Trace) -> list[tuple[int, int]]:
     pairs: set[tuple[int, int]] = set()
     for table in (trace.kernels, trace.memops, trace.graph_runs):
         if len(table.start):
+            process, gpu = distinct(table.process)[0], distinct(table.gpu)[0]
+            if len(process) == 1 or len(gpu) == 1:
+                pairs.update((p, g) for p in process.tolist() for g in gpu.tolist())
+                continue
             codes = np.unique(table.process.astype(np.int64) * 4096 + table.gpu)
             pairs.update((int(c) // 4096, int(c) % 4096) for c in codes)
     api = trace.api
@@ -157,89 +200,123 @@ def build(trace: Trace, process: int, gpu: int, *, with_blind: bool = True) -> T
     with_blind : bool
         Whether graph launches without any GPU row of this process belong here (they name no GPU).
     """
-    kernels, memops, runs = trace.kernels, trace.memops, trace.graph_runs
-    k = np.flatnonzero((kernels.process == process) & (kernels.gpu == gpu))
+    kernels, memops, runs, api = trace.kernels, trace.memops, trace.graph_runs, trace.api
+    k = _rows_of(process, kernels.process, kernels.gpu, gpu)
     m = np.flatnonzero((memops.process == process) & (memops.gpu == gpu))
     g = np.flatnonzero((runs.process == process) & (runs.gpu == gpu) & runs.timed)
     b = _blind_calls(trace, process) if with_blind else np.empty(0, np.int64)
-    api = trace.api
+    sizes = (len(kernels) if isinstance(k, slice) else len(k), len(m), len(g), len(b))
 
-    def column(*parts: npt.NDArray[Any], dtype: type = np.int64) -> npt.NDArray[Any]:
-        return np.concatenate([p.astype(dtype, copy=False) for p in parts])
+    def column(
+        *parts: npt.NDArray[Any] | int, dtype: type[np.generic] = np.int64
+    ) -> npt.NDArray[Any]:
+        """Values of kernels, memory operations, graphs and blind launches, one after the other."""
+        if not sum(sizes[1:]) and not isinstance(parts[0], int):
+            return parts[0].astype(dtype, copy=False)
+        whole = np.empty(sum(sizes), dtype)
+        at = 0
+        for part, size in zip(parts, sizes, strict=True):
+            whole[at : at + size] = part
+            at += size
+        return whole
 
-    none = [np.full(len(x), NONE, np.int64) for x in (k, m, g, b)]
     start = column(kernels.start[k], memops.start[m], runs.start[g], api.start[b])
-    end = column(kernels.end[k], memops.end[m], runs.end[g], api.start[b])
     correlation = column(
         kernels.correlation[k], memops.correlation[m], runs.correlation[g], api.correlation[b]
     )
-    kind = np.concatenate(
-        [
-            np.full(len(k), Kind.KERNEL, np.uint8),
-            memops.kind[m].astype(np.uint8) + np.uint8(Kind.MEMCPY),
-            np.full(len(g), Kind.GRAPH, np.uint8),
-            np.full(len(b), Kind.BLIND, np.uint8),
-        ]
-    )
-    stream = column(kernels.stream[k], memops.stream[m], runs.stream[g], none[3], dtype=np.int32)
-    name = column(kernels.name[k], none[1], none[2], none[3], dtype=np.int32)
+    call = _launching_calls(trace, process, correlation)
+    launch = _of_calls(api.start, call, start)
+    order = _order(np.lexsort((start, correlation, launch)))
+    start, launch, call = start[order], launch[order], call[order]
+    unit = _units(correlation[order], call)
+    del correlation  # each column is half of what the largest table may take: free it early
+
     memory_graph = np.where(memops.graph_node[m] == NONE, NONE, memops.graph_node[m] >> 32)
-    graph = column(kernels.graph[k], memory_graph, runs.graph_exec[g], none[3])
-
-    calls, call_start, call_thread = _api_times(trace, process)
-    at = np.searchsorted(calls, correlation)
-    at = np.minimum(at, max(len(calls) - 1, 0))
-    known = (
-        (calls[at] == correlation) & (correlation != NONE)
-        if len(calls)
-        else np.zeros(len(start), bool)
-    )
-    launch = np.where(known, call_start[at] if len(calls) else 0, start)
-    thread = np.where(known, call_thread[at] if len(calls) else NONE, NONE).astype(np.int32)
-    epoch = np.searchsorted(_sync_times(trace, process), launch).astype(np.int32)
-
-    order = np.lexsort((start, correlation, launch))
-    launch, correlation, known = launch[order], correlation[order], known[order]
-    new_unit = np.ones(len(order), bool)
-    new_unit[1:] = (correlation[1:] != correlation[:-1]) | ~known[1:] | ~known[:-1]
-    source = column(k, m, g, b)[order]
-    copies_out = _flags(memops.copy_kind[m] == 2, len(k), len(start))[order]
+    copies = memops.copy_kind[m]
+    source = column(np.arange(len(kernels))[k], m, g, b, dtype=np.int32)[order]
+    copies_out = column(False, copies == _TO_HOST, False, False, dtype=np.bool_)[order]
     return Timeline(
         process=process,
         gpu=gpu,
-        start=start[order],
-        end=end[order],
+        start=start,
+        end=column(kernels.end[k], memops.end[m], runs.end[g], api.start[b])[order],
         launch=launch,
-        kind=kind[order],
-        stream=stream[order],
-        name=name[order],
-        graph=graph[order],
-        epoch=epoch[order],
-        unit=(np.cumsum(new_unit) - 1).astype(np.int32),
-        thread=thread[order],
+        kind=column(
+            Kind.KERNEL,
+            memops.kind[m] + np.uint8(Kind.MEMCPY),
+            Kind.GRAPH,
+            Kind.BLIND,
+            dtype=np.uint8,
+        )[order],
+        stream=column(kernels.stream[k], memops.stream[m], runs.stream[g], NONE, dtype=np.int32)[
+            order
+        ],
+        name=column(kernels.name[k], NONE, NONE, NONE, dtype=np.int32)[order],
+        graph=column(kernels.graph[k], memory_graph, runs.graph_exec[g], NONE)[order],
+        epoch=_epochs(_sync_times(trace, process), launch),
+        unit=unit,
+        thread=_of_calls(api.thread, call, np.int32(NONE)),
         source=source,
-        copies_in=_flags(memops.copy_kind[m] == 1, len(k), len(start))[order],
+        copies_in=column(False, copies == _FROM_HOST, False, False, dtype=np.bool_)[order],
         copies_out=copies_out,
         returned_bytes=memops.bytes[source[copies_out]],
     )
 
 
-def _flags(values: Bool, first: int, total: int) -> Bool:
-    """`values` at their place among all events, False elsewhere."""
-    flags = np.zeros(total, bool)
-    flags[first : first + len(values)] = values
-    return flags
+_FROM_HOST, _TO_HOST = 1, 2
+"""``copyKind`` of copies from the host and to it."""
+
+
+def _order(order: I64) -> I64 | slice:
+    """`order`, or the slice of all where it changes nothing: a slice copies no column."""
+    return slice(None) if bool((order[1:] > order[:-1]).all()) else order
+
+
+def _of_calls(
+    values: npt.NDArray[Any], call: I32 | I64, otherwise: npt.NDArray[Any] | np.generic
+) -> npt.NDArray[Any]:
+    """``values[call]``, and `otherwise` where no call is known."""
+    known = call != NONE
+    if not len(values) or not known.any():
+        return np.array(np.broadcast_to(otherwise, call.shape))
+    if known.all():
+        everywhere = is_constant(values)
+        return np.broadcast_to(values[0], call.shape) if everywhere else values[call]
+    return np.where(known, values[call], otherwise)
+
+
+def _units(correlation: I64, call: I32 | I64) -> I32:
+    """Number the launches: consecutive events of one call are one."""
+    opens = np.ones(len(call), bool)
+    known = call != NONE
+    opens[1:] = (correlation[1:] != correlation[:-1]) | ~known[1:] | ~known[:-1]
+    unit: I32 = np.cumsum(opens, dtype=np.int32)
+    unit -= 1
+    return unit
+
+
+def _epochs(syncs: I64, launch: I64) -> I32:
+    """Synchronisations before each of the (ascending) launches."""
+    first = np.searchsorted(launch, syncs, side="right")
+    bounds = np.concatenate([[0], first, [len(launch)]])
+    return np.repeat(np.arange(len(syncs) + 1, dtype=np.int32), np.diff(bounds))
 
 
 def _blind_calls(trace: Trace, process: int) -> I64:
     """API rows of successful graph launches that left no timed GPU row (indices into trace.api)."""
     api = trace.api
-    calls = np.flatnonzero(
-        (api.process == process) & (api.kind == ApiKind.GRAPH_LAUNCH) & (api.return_value == 0)
-    )
+    calls: I64 = np.flatnonzero(api.kind == ApiKind.GRAPH_LAUNCH)
+    calls = calls[(api.process[calls] == process) & (api.return_value[calls] == 0)]
     if not len(calls):
         return calls
-    shown = [t.correlation[t.process == process] for t in (trace.kernels, trace.memops)]
+    wanted: I64 = np.unique(api.correlation[calls])
+    shown = np.zeros(len(wanted), bool)
     runs = trace.graph_runs
-    shown.append(runs.correlation[(runs.process == process) & runs.timed])
-    return calls[~np.isin(api.correlation[calls], np.concatenate(shown))]
+    for correlation, mine in (
+        (trace.kernels.correlation, trace.kernels.process == process),
+        (trace.memops.correlation, trace.memops.process == process),
+        (runs.correlation, (runs.process == process) & runs.timed),
+    ):
+        shown |= np.isin(wanted, correlation[mine])
+    blind: I64 = calls[~shown[np.searchsorted(wanted, api.correlation[calls])]]
+    return blind
