@@ -380,7 +380,7 @@ def contradictions(reading: LogReading, rounds: int) -> list[Finding]:
             _finding(
                 "info",
                 f"{both}; {where} alone fit: the capture covers that part of the log",
-                f"read the log with --lines {first}:{last}",
+                f"read the log with --lines {first}:{last} (in split: --log-lines)",
             )
         ]
     if told > rounds:

@@ -45,6 +45,8 @@ I32 = npt.NDArray[np.int32]
 
 MOST_PAIRS = 1_000
 """(process, GPU) pairs of one capture beyond which its process ids cannot be right."""
+MANY_GRAPHS = 8
+"""Executable graphs that a message names before it stops."""
 
 __all__ = ["Events", "Options", "account", "events"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nsysacct.model import Account, ProcessAccount
+from nsysacct.model import Account, BlindSpot, ProcessAccount
 
 ENOUGH_WITNESSES = 2
 """Agreeing witnesses that an inferred number of rounds needs to carry a split."""
@@ -45,9 +45,33 @@ def check(account: Account) -> Checkup:
     return Checkup(not reasons, tuple(reasons), tuple(cautions), recapture(account))
 
 
+def no_split(account: ProcessAccount) -> str:
+    """Why an account has no number of rounds, in one clause."""
+    if ranks_differ(account):
+        return "the processes have different numbers of rounds, so their sum has none"
+    if lost_events(account):
+        return "events were lost, and no verify pass is among those that are left"
+    return "draft and verify cannot be told apart in this trace"
+
+
+def lost_events(account: ProcessAccount) -> BlindSpot | None:
+    """The first blind spot that says that events were lost, when that is fatal."""
+    return next(
+        (s for s in account.blind_spots if s.severity == "fatal" and s.kind.startswith("lost")),
+        None,
+    )
+
+
+def ranks_differ(account: ProcessAccount) -> bool:
+    """Whether this is a sum over processes that are not ranks of one job."""
+    return any(f.kind == "ranks-differ" for f in account.findings)
+
+
 def _rounds(account: ProcessAccount) -> list[str]:
     rounds = account.rounds
     because = f" ({rounds.reasons[0]})" if rounds.reasons else ""
+    if rounds.value is None and (lost_events(account) or ranks_differ(account)):
+        return [f"{no_split(account)}{because}"]
     if rounds.value is None:
         return [
             f"draft and verify cannot be told apart{because}",

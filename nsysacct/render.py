@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 
 from nsysacct import ranks
+from nsysacct.checkup import lost_events, no_split, ranks_differ
 from nsysacct.model import (
     PROVENANCE,
     Account,
@@ -63,7 +64,7 @@ def text(
     """
     blocks = [
         _head(account, style),
-        _verdict(account.rounds, style),
+        _verdict(account, style),
         _split_table(account, style),
         _families(account),
         _counting(account.rounds, style, detail),
@@ -135,14 +136,15 @@ def _head(account: Account, style: Style) -> str:
     return "\n".join(lines)
 
 
-def _verdict(rounds: Rounds, style: Style) -> str:
+def _verdict(account: ProcessAccount, style: Style) -> str:
+    rounds = account.rounds
     words = {
         "exact": ("proven by counting", "good"),
         "inferred": ("inferred, not proven", "warn"),
         "inconsistent": ("INCONSISTENT: the counts contradict each other", "bad"),
     }
     if rounds.value is None:
-        title = style("no split: draft and verify cannot be told apart in this trace", "bad")
+        title = style(f"no split: {no_split(account)}", "bad")
         return "\n".join([title, *(f"  {r}" for r in rounds.reasons)])
     if not rounds.value:
         return "\n".join(
@@ -161,9 +163,10 @@ def _verdict(rounds: Rounds, style: Style) -> str:
     )
     facts.append(f"{layers} ({rounds.layers_how})" if layers and rounds.layers_how else layers)
     line = f"{rounds.value} rounds, {how}"
+    known = ", ".join(f for f in facts if f)
     return "\n".join(
         [
-            style(line, colour) + "; " + ", ".join(f for f in facts if f),
+            style(line, colour) + (f"; {known}" if known else ""),
             *(f"  {r}" for r in rounds.reasons),
         ]
     )
@@ -455,7 +458,12 @@ def _waiting(parts: Sequence[ProcessAccount]) -> str:
 def _next(account: Account, width: int) -> str:
     """One or two things worth doing now."""
     tips = []
-    if account.rounds.value is None:
+    lost = lost_events(account)
+    if account.rounds.value is None and ranks_differ(account):
+        tips.append("look at one process with --pid")
+    elif account.rounds.value is None and lost is not None:
+        tips.append(f"{lost.remedy}; nsysacct check prints the command")
+    elif account.rounds.value is None:
         tips.append(
             'mark the phases in the engine with NVTX (ranges called "draft" and "verify"), capture with -t cuda,nvtx; '
             "or write a registry for it: nsysacct registry explain NAME shows how its kernels are read"

@@ -18,12 +18,12 @@ from nsysacct import counting
 from nsysacct.attribution import Attribution
 from nsysacct.errors import TraceError
 from nsysacct.evidence import Code, NameEvidence
-from nsysacct.model import BlindSpot, Rounds, Semantics, SignatureCount, Witness
+from nsysacct.model import BUCKETS, BlindSpot, Rounds, Semantics, SignatureCount, Witness
 from nsysacct.names import parse
 from nsysacct.nvtx import Projection
 from nsysacct.signatures import Pattern
 from nsysacct.structure import Structure
-from nsysacct.timeline import Timeline
+from nsysacct.timeline import Kind, Timeline
 from nsysacct.trace import NONE, Trace
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def judge(
     if partial:
         reasons.append(partial)
     if not observed and not counted:
-        return _no_rounds(found, marks, options)
+        return _no_rounds(line, found, placed, marks, options)
     value = observed or proof.rounds
     agree = all(w.agrees for w in witnesses)
     markers = _marker_counts(line, names, observed)
@@ -83,12 +83,21 @@ def judge(
     )
 
 
-def _no_rounds(found: Structure, marks: Projection, options: Options) -> Rounds:
-    """Zero where the trace shows what ran instead; unknown where nothing tells phases apart."""
+def _no_rounds(
+    line: Timeline,
+    found: Structure,
+    placed: Attribution,
+    marks: Projection,
+    options: Options,
+) -> Rounds:
+    """Zero where the trace shows what ran instead; unknown where nothing tells phases apart.
+
+    Graphs without a role that hold most of the GPU time may hold the rounds: then nothing is known.
+    """
     known = found.how != "none" or bool((found.layout.code == Code.TARGET).any())
-    placed = np.isin(found.layout.code, [Code.PLAIN, Code.DECODE, Code.PREFILL]).any()
+    plain = np.isin(found.layout.code, [Code.PLAIN, Code.DECODE, Code.PREFILL]).any()
     marked = np.isin(marks.code, [Code.PLAIN, Code.DECODE, Code.PREFILL]).any()
-    sure = known or bool(placed) or bool(marked)
+    sure = (known or bool(plain) or bool(marked)) and not _mostly_graphs_without_role(line, placed)
     return Rounds(
         value=0 if sure else None,
         verdict="none",
@@ -101,6 +110,12 @@ def _no_rounds(found: Structure, marks: Projection, options: Options) -> Rounds:
             *(found.notes if not sure else []),
         ],
     )
+
+
+def _mostly_graphs_without_role(line: Timeline, placed: Attribution) -> bool:
+    duration = line.end - line.start
+    homeless = (line.kind == Kind.GRAPH) & (placed.bucket == BUCKETS.index("unattributed"))
+    return bool(2 * duration[homeless].sum() > duration[line.kind != Kind.BLIND].sum())
 
 
 def without_losses(rounds: Rounds, spots: Sequence[BlindSpot]) -> Rounds:

@@ -119,3 +119,31 @@ def test_every_shipped_trace_is_read(run_cli: Run, trace_file: Traces) -> None:
     for packed in sorted(TRACES.glob("*.sqlite.xz")):
         account = split(run_cli, trace_file(packed.name.removesuffix(".sqlite.xz")))
         assert account["rounds"]["verdict"] != "inconsistent", packed.name
+
+
+def test_a_role_for_a_graph_that_is_not_there_is_refused(run_cli: Run, trace_file: Traces) -> None:
+    done = run_cli("split", trace_file("small_graph"), "--graph-role", "7=verify")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "--graph-role 7: no such executable graph in this trace; it launches 2\n"
+    )
+
+
+def test_a_sum_of_different_jobs_says_why_it_has_no_rounds(
+    run_cli: Run, trace_file: Traces
+) -> None:
+    done = run_cli("split", trace_file("twoproc"), "--pid", "all")
+    assert "no split: the processes have different numbers of rounds" in done.stdout
+    assert "cannot be told apart" not in done.stdout
+    assert "next: look at one process with --pid" in done.stdout
+
+
+def test_a_registry_that_names_no_verify_kernel_does_not_deny_rounds_inside_graphs(
+    run_cli: Run, trace_file: Traces, tmp_path: Path
+) -> None:
+    trace, mine = trace_file("torch_graphs_nvtx"), tmp_path / "mine.toml"
+    done = run_cli("registry", "suggest", trace, "--name", "mine", "-o", mine)
+    assert done.returncode == 0, done.stderr
+    own = ("--registry", str(mine), "--engine", "mine", "--ignore", "nvtx")
+    account = split(run_cli, trace, *own)
+    assert account["rounds"]["value"] != 0

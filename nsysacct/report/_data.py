@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nsysacct.checkup import no_split
 from nsysacct.economics import NS_PER_MS, Costs, costs_of
 from nsysacct.errors import NsysacctError
 from nsysacct.explain import Explanation, explain
@@ -127,7 +128,7 @@ def headline(account: Account) -> str:
     """How many rounds ran, and how sure that is."""
     rounds = account.rounds
     if rounds.value is None:
-        return "No split: draft and verify cannot be told apart in this trace"
+        return f"No split: {no_split(account)}"
     if not rounds.value:
         return "0 rounds: no speculation in this trace"
     words = {
