@@ -31,8 +31,6 @@ from nsysacct.timeline import Kind
 if TYPE_CHECKING:
     import pyarrow as pa
 
-NONE_INDEX = -1
-
 
 def tables_of(account: Account) -> dict[str, pa.Table]:
     """Tables of the chosen (process, GPU), one row a record.
