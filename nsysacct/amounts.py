@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -11,6 +12,8 @@ import numpy.typing as npt
 from nsysacct import evidence, structure
 from nsysacct.attribution import BASES, NO_BASIS, Attribution
 from nsysacct.evidence import Code
+from nsysacct.groups import Groups
+from nsysacct.intervals import union_ns
 from nsysacct.model import (
     BUCKETS,
     IN_ROUNDS,
@@ -25,6 +28,7 @@ from nsysacct.options import Options
 from nsysacct.structure import Structure
 from nsysacct.timeline import Kind, Timeline
 from nsysacct.trace import NONE, Trace
+from nsysacct.trace.encoding import distinct
 
 I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
@@ -32,32 +36,38 @@ I32 = npt.NDArray[np.int32]
 
 def buckets(line: Timeline, placed: Attribution) -> list[Bucket]:
     """Sums of every bucket, in report order."""
-    gpu, memory = line.is_gpu_time, line.is_memory
-    duration = line.duration
-    result = []
-    graph_unit = (line.graph != NONE) | (line.kind == Kind.BLIND)
-    first_of_unit = np.concatenate([[True], line.unit[1:] != line.unit[:-1]]) if len(line) else gpu
-    for i, name in enumerate(BUCKETS):
-        mine = placed.bucket == i
-        kernels = mine & gpu
-        by_basis = {
-            BASES[b]: int(duration[kernels & (placed.basis == b)].sum())
-            for b in np.unique(placed.basis[kernels])
-            if b != NO_BASIS
-        }
-        total = int(duration[kernels].sum())
-        result.append(
-            Bucket(
-                bucket=name,
-                gpu_ns=total,
-                mem_ns=int(duration[mine & memory].sum()),
-                busy_ns=line.busy_ns(mine),
-                events=int((mine & (line.kind != Kind.BLIND)).sum()),
-                graph_launches=int((mine & graph_unit & first_of_unit).sum()),
-                by_basis=by_basis,
-            )
+    gpu, duration = line.is_gpu_time, line.duration
+    bases = len(BASES) + 1
+    cell = placed.bucket.astype(np.int32) * np.int32(bases) + placed.basis
+    cell, spent = (cell, duration) if gpu.all() else (cell[gpu], duration[gpu])
+    rows = np.bincount(cell, minlength=len(BUCKETS) * bases).reshape(len(BUCKETS), bases)
+    gpu_ns = _sums(cell, spent, rows.size).reshape(rows.shape)
+    memory = np.flatnonzero(line.is_memory)
+    mem_ns = _sums(placed.bucket[memory], duration[memory], len(BUCKETS))
+    blind = line.kind == Kind.BLIND
+    launch = (line.graph != NONE) | blind
+    launch[1:] &= line.unit[1:] != line.unit[:-1]
+    launches = np.bincount(placed.bucket[launch], minlength=len(BUCKETS))
+    events = np.bincount(placed.bucket[~blind], minlength=len(BUCKETS))
+    return [
+        Bucket(
+            bucket=name,
+            gpu_ns=int(gpu_ns[i].sum()),
+            mem_ns=int(mem_ns[i]),
+            busy_ns=line.busy_ns(placed.bucket == i) if events[i] else 0,
+            events=int(events[i]),
+            graph_launches=int(launches[i]),
+            by_basis={basis: int(gpu_ns[i, b]) for b, basis in enumerate(BASES) if rows[i, b]},
         )
-    return result
+        for i, name in enumerate(BUCKETS)
+    ]
+
+
+def _sums(cell: npt.NDArray[np.integer[Any]], values: I64, cells: int) -> I64:
+    """Exact integer sums of `values` by cell."""
+    total = np.zeros(cells, np.int64)
+    np.add.at(total, cell, values)
+    return total
 
 
 def with_computed(
@@ -123,24 +133,18 @@ def kernel_rows(
     """GPU time by bucket, family and signature; graphs timed as a whole are a family of their own."""
     gpu = np.flatnonzero(line.is_gpu_time)
     whole_graph = len(trace.kernel_names) + len(names.signatures)
-    slots = np.where(
-        line.kind[gpu] == Kind.GRAPH,
-        whole_graph,
-        np.where(
-            names.signature[gpu] != NONE,
-            len(trace.kernel_names) + names.signature[gpu],
-            line.name[gpu],
-        ),
-    ).astype(np.int64)
-    key = (placed.bucket[gpu].astype(np.int64) * (whole_graph + 1) + slots) * (
-        NO_BASIS + 1
-    ) + placed.basis[gpu]
-    distinct, inverse = np.unique(key, return_inverse=True)
-    count = np.bincount(inverse, minlength=len(distinct))
-    total = np.zeros(len(distinct), np.int64)
-    np.add.at(total, inverse, line.duration[gpu])
+    slots = line.name[gpu].astype(np.int64)
+    signature = names.signature[gpu]
+    taken = signature != NONE
+    slots[taken] = len(trace.kernel_names) + signature[taken]
+    slots[line.kind[gpu] == Kind.GRAPH] = whole_graph
+    key = (placed.bucket[gpu] * np.int64(whole_graph + 1) + slots) * (NO_BASIS + 1)
+    key += placed.basis[gpu]
+    keys, inverse = distinct(key)
+    count = np.bincount(inverse, minlength=len(keys))
+    total = _sums(inverse, line.end[gpu] - line.start[gpu], len(keys))
     rows: dict[tuple[str, str, str], tuple[int, int, dict[str, int]]] = {}
-    for code, n, ns in zip(distinct.tolist(), count.tolist(), total.tolist(), strict=True):
+    for code, n, ns in zip(keys.tolist(), count.tolist(), total.tolist(), strict=True):
         rest, basis = divmod(code, NO_BASIS + 1)
         bucket, slot = divmod(rest, whole_graph + 1)
         where = (BUCKETS[bucket], *_label(slot, trace, names))
@@ -171,12 +175,15 @@ def _label(slot: int, trace: Trace, names: evidence.NameEvidence) -> tuple[str, 
 def graphs(line: Timeline, found: Structure, placed: Attribution) -> list[GraphInfo]:
     """Launches of each executable graph, with their state, role and price."""
     result = []
-    in_graph = (line.graph != NONE) | (line.kind == Kind.BLIND)
-    for graph in np.unique(line.graph[in_graph]):
-        mine = in_graph & (line.graph == graph)
-        kinds = set(np.unique(line.kind[mine]).tolist())
+    in_graph = np.flatnonzero((line.graph != NONE) | (line.kind == Kind.BLIND))
+    ids, of_event = distinct(line.graph[in_graph])
+    members = Groups.of(of_event, len(ids)).members()
+    for graph, inside in zip(ids.tolist(), members, strict=True):
+        mine = in_graph[inside]
+        kinds = set(np.flatnonzero(np.bincount(line.kind[mine])).tolist())
         state = "timed" if Kind.GRAPH in kinds else "blind" if kinds == {Kind.BLIND} else "expanded"
-        unit_first = np.flatnonzero(mine)[np.unique(line.unit[mine], return_index=True)[1]]
+        unit = line.unit[mine]
+        unit_first = mine[np.concatenate([[True], unit[1:] != unit[:-1]])]
         places = {
             BUCKETS[b]: int(n)
             for b, n in zip(*np.unique(placed.bucket[unit_first], return_counts=True), strict=True)
@@ -188,18 +195,19 @@ def graphs(line: Timeline, found: Structure, placed: Attribution) -> list[GraphI
                 for c, n in zip(*np.unique(codes, return_counts=True), strict=True)
             }
         main = max(places, key=lambda b: places[b])
-        role = found.graphs.get(int(graph))
+        role = found.graphs.get(graph)
         bases = placed.basis[unit_first]
         basis = int(np.bincount(bases, minlength=NO_BASIS + 1).argmax())
-        gpu = mine & line.is_gpu_time
+        start, end = line.start[mine], line.end[mine]
+        counts = (line.kind[mine] == Kind.KERNEL) | (line.kind[mine] == Kind.GRAPH)
         result.append(
             GraphInfo(
-                graph_exec_id=structure.or_none(int(graph)),
+                graph_exec_id=structure.or_none(graph),
                 launches=len(unit_first),
                 state=state,
                 role=None if main == "unattributed" else main,
-                gpu_ns=None if state == "blind" else int(line.duration[gpu].sum()),
-                busy_ns=line.busy_ns(mine) if state == "expanded" else None,
+                gpu_ns=None if state == "blind" else int((end - start)[counts].sum()),
+                busy_ns=union_ns(start, end) if state == "expanded" else None,
                 basis=None if basis == NO_BASIS else BASES[basis],
                 confidence=role.confidence if role else None,
                 reason=role.reason if role else "",
@@ -213,11 +221,11 @@ def steps(line: Timeline, found: Structure) -> list[StepCost]:
     """Cost of one pass of each kind; the wall of a plain step is what speculation is measured against."""
     layout, p = found.layout, found.passes
     result = []
+    code_of = np.append(layout.code, np.uint8(Code.UNKNOWN))[p.pass_of]
     for code in (Code.PREFILL, Code.DECODE, Code.PLAIN, Code.DRAFT, Code.VERIFY, Code.REPLAY):
         mine = np.flatnonzero(layout.code == code)
         if not len(mine):
             continue
-        events = np.isin(p.pass_of, mine)
         neighbours = mine[:-1][np.diff(mine) == 1]
         walls = p.start[neighbours + 1] - p.start[neighbours]
         shown = ~p.is_blind[mine].all()
@@ -226,7 +234,7 @@ def steps(line: Timeline, found: Structure) -> list[StepCost]:
                 role=code.name.lower(),
                 count=len(mine),
                 gpu_ns=int(p.gpu_ns[mine].sum()),
-                busy_ns=line.busy_ns(events),
+                busy_ns=line.busy_ns(code_of == code),
                 wall_ns=float(np.median(walls)) if len(walls) and shown else None,
                 width=structure.usual(p.width[mine][p.width[mine] > 0]),
                 basis=str(layout.basis[mine[0]]),

@@ -28,7 +28,8 @@ UNATTRIBUTED = BUCKETS.index("unattributed")
 _BUCKET_OF = np.full(len(Code), UNATTRIBUTED, np.uint8)
 for _code in EXCLUSIVE:
     _BUCKET_OF[_code] = BUCKETS.index(_code.name.lower())
-_PLACED = np.array(sorted(EXCLUSIVE), np.uint8)
+_PLACED = np.array([code in EXCLUSIVE for code in Code])
+"""Whether each `Code` names one bucket."""
 
 NO_BASIS = len(BASES)
 
@@ -97,7 +98,7 @@ def attribute(
     basis = np.full(count, NO_BASIS, np.uint8)
     banned = np.isin(np.arange(NO_BASIS + 1), [BASES.index(b) for b in ignore if b in BASES])
     for code, rung in rungs:
-        usable = (basis == NO_BASIS) & np.isin(code, _PLACED) & ~banned[rung]
+        usable = (basis == NO_BASIS) & _PLACED[code] & ~banned[rung]
         bucket[usable] = _BUCKET_OF[code[usable]]
         basis[usable] = rung[usable]
     return Attribution(bucket, basis, _disagreements(timeline, exclusive, nvtx, structure, ignore))
@@ -117,11 +118,11 @@ def _disagreements(
     gpu = timeline.is_gpu_time
     for i, a in enumerate(labels):
         for b in labels[i + 1 :]:
-            both = gpu & np.isin(sources[a], _PLACED) & np.isin(sources[b], _PLACED)
-            differ = both & (_RANK[sources[a]] != _RANK[sources[b]])
-            shared, apart = int(timeline.duration[both].sum()), int(timeline.duration[differ].sum())
+            both = np.flatnonzero(gpu & _PLACED[sources[a]] & _PLACED[sources[b]])
+            differ = both[_RANK[sources[a][both]] != _RANK[sources[b][both]]]
+            shared, apart = _spent(timeline, both), _spent(timeline, differ)
             if apart > shared // 100:
-                one = int(np.flatnonzero(differ)[np.argmax(timeline.duration[differ])])
+                one = int(differ[np.argmax(timeline.end[differ] - timeline.start[differ])])
                 found.append(
                     Finding(
                         kind="evidence-disagrees",
@@ -132,6 +133,10 @@ def _disagreements(
                     )
                 )
     return found
+
+
+def _spent(timeline: Timeline, events: npt.NDArray[np.int64]) -> int:
+    return int((timeline.end[events] - timeline.start[events]).sum())
 
 
 # plain, prefill and decode are the same work told apart by different knowledge: no disagreement

@@ -47,6 +47,12 @@ EXCLUSIVE = {code: code.name.lower() for code in Code if code.name.lower() in BU
 _GEOMETRY = {"grid_x": 0, "grid_y": 1, "grid_z": 2, "block_x": 3, "block_y": 4, "block_z": 5}
 
 
+_PHASE = np.array(
+    [NONE if code in (Code.UNKNOWN, Code.SHARED, Code.OTHER) else code for code in Code], np.int32
+)
+"""`Code` -> itself where it is a phase of a model pass, else NONE."""
+
+
 @dataclass(frozen=True, slots=True)
 class NameEvidence:
     """Per-event answers of the registry.
@@ -109,14 +115,13 @@ def read_names(
     _read_geometry(timeline, trace, signatures, signature, width, requests)
     codes = np.array([_CODE_OF[s.bucket] for s in signatures] + [Code.UNKNOWN], np.uint8)
     code = codes[signature]
-    phases = np.isin(code, [Code.UNKNOWN, Code.SHARED, Code.OTHER], invert=True)
     return NameEvidence(
         signatures=signatures,
         signature=signature,
         code=code,
         width=width,
         requests=requests,
-        phase=np.where(phases, code.astype(np.int32), np.int32(NONE)),
+        phase=_PHASE[code],
     )
 
 

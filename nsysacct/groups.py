@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,14 @@ class Groups:
             return self.starts
         ends = np.append(self.starts[1:], self.size) - 1
         return ends if self.order is None else self.order[ends]
+
+    def members(self) -> list[I64]:
+        """Elements of each group, in their order."""
+        bounds = np.full(self.count + 1, self.size)
+        bounds[self.present] = self.starts
+        bounds = np.minimum.accumulate(bounds[::-1])[::-1]
+        order = np.arange(self.size) if self.order is None else self.order
+        return [order[a:b] for a, b in pairwise(bounds.tolist())]
 
     def sum(self, values: I64) -> I64:
         """Sum by group; 0 for empty ones."""

@@ -28,12 +28,14 @@ def merge(start: I64, end: I64) -> tuple[I64, I64]:
     (array([0, 5]), array([4, 9]))
     """
     keep = end > start
-    start, end = start[keep], end[keep]
+    if not keep.all():
+        start, end = start[keep], end[keep]
     if not len(start):
         return start, end
-    order = np.argsort(start, kind="stable")
-    start = start[order]
-    reach = np.maximum.accumulate(end[order])
+    if not (start[1:] >= start[:-1]).all():
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
+    reach = np.maximum.accumulate(end)
     opens = np.ones(len(start), bool)
     opens[1:] = start[1:] > reach[:-1]
     first = np.flatnonzero(opens)

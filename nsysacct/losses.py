@@ -72,11 +72,8 @@ def find(trace: Trace, line: Timeline) -> tuple[list[BlindSpot], list[Finding]]:
 def _launches(trace: Trace, line: Timeline, last: int | None) -> BlindSpot | None:
     """Launch calls whose kernel is not in the trace."""
     api = trace.api
-    launches = np.flatnonzero(
-        (api.process == line.process)
-        & (api.kind == ApiKind.KERNEL_LAUNCH)
-        & (api.return_value == 0)
-    )
+    launches = np.flatnonzero(api.kind == ApiKind.KERNEL_LAUNCH)
+    launches = launches[(api.process[launches] == line.process) & (api.return_value[launches] == 0)]
     launches = launches[~_while_capturing(trace, launches)]
     if not len(launches):
         return None
@@ -112,8 +109,14 @@ def _jumps(trace: Trace, line: Timeline, last: int | None) -> BlindSpot | None:
     mine = np.flatnonzero((api.process == line.process) & (api.correlation > 0))
     if len(mine) < 2:
         return None
-    order = mine[np.argsort(api.correlation[mine], kind="stable")]
-    skipped = np.diff(api.correlation[order]) - 1
+    ids = api.correlation[mine]
+    order = mine
+    if not (ids[1:] >= ids[:-1]).all():
+        by_id = np.argsort(ids, kind="stable")
+        order, ids = mine[by_id], ids[by_id]
+    skipped = np.diff(ids) - 1
+    if int(skipped.max()) < JUMP:
+        return None
     # a library that calls untraced functions skips a few ids all the time; a loss skips thousands
     usual = float(np.percentile(skipped, 99))
     lost = np.flatnonzero(skipped >= max(JUMP, 20 * usual))

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from nsysacct import structure
 from nsysacct.attribution import Attribution
 from nsysacct.evidence import Code
+from nsysacct.groups import Groups
 from nsysacct.intervals import clip, covered_ns, merge, union_ns
 from nsysacct.model import BUCKETS, IN_ROUNDS, RoundRow, Semantics, Window
 from nsysacct.semantics import n_ok_from_replay
@@ -18,6 +19,9 @@ from nsysacct.trace import NONE
 I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
 
+_IN_ROUNDS = np.array([bucket in IN_ROUNDS for bucket in BUCKETS])
+"""Whether each bucket is part of rounds."""
+
 
 def round_of_events(line: Timeline, found: Structure, placed: Attribution) -> I32:
     """Round of each event by launch time; draft, verify and replay always have one."""
@@ -26,7 +30,7 @@ def round_of_events(line: Timeline, found: Structure, placed: Attribution) -> I3
         return np.full(len(line), NONE, np.int32)
     starts = structure.round_starts(found)
     index = (np.searchsorted(starts, line.launch, side="right") - 1).astype(np.int32)
-    inside = np.isin(placed.bucket, [BUCKETS.index(b) for b in IN_ROUNDS])
+    inside = _IN_ROUNDS[placed.bucket]
     index[inside] = np.maximum(index[inside], 0)
     end = line.launch[inside].max(initial=starts[-1])
     index[(line.launch > end) & ~inside] = NONE
@@ -55,13 +59,11 @@ def rounds_and_window(
             busy_ns=busy,
             residual_ns=high - low - busy,
         )
-    in_rounds = np.isin(placed.bucket, [BUCKETS.index(b) for b in IN_ROUNDS])
-    mine = in_rounds & (round_of != NONE)
+    mine = np.flatnonzero(_IN_ROUNDS[placed.bucket] & (round_of != NONE))
+    groups = Groups.of(round_of[mine], rounds)
     big = np.iinfo(np.int64).max
-    start = np.full(rounds, big)
-    np.minimum.at(start, round_of[mine], line.start[mine])
-    end = np.full(rounds, -big)
-    np.maximum.at(end, round_of[mine], line.end[mine])
+    start = groups.least(line.start[mine], big)
+    end = groups.most(line.end[mine], -big)
     # a pass of blind launches has no GPU time: its host time stands in
     empty = start == big
     start[empty] = structure.round_starts(found)[empty]
@@ -69,13 +71,14 @@ def rounds_and_window(
     start = np.maximum.accumulate(start)
     close = np.append(start[1:], max(int(end[-1]), int(start[-1])))
     low, high = int(start[0]), int(close[-1])
-    cover = merge(*clip(line.start[shown], line.end[shown], low, high))
+    cover = merge(*clip(line.start, line.end, low, high))  # blind launches are empty intervals
     covered = covered_ns(cover, start, close)
-    sums = {name: _per_round(line, placed, round_of, rounds, name) for name in IN_ROUNDS}
-    other = _per_round_rest(line, placed, round_of, rounds)
+    gpu_ns = _by_bucket(line, placed, round_of, rounds)
+    sums = {name: gpu_ns[BUCKETS.index(name)] for name in IN_ROUNDS}
+    other = gpu_ns[~_IN_ROUNDS].sum(axis=0)
     memory = np.zeros(rounds, np.int64)
-    copies = line.is_memory & (round_of != NONE)
-    np.add.at(memory, round_of[copies], line.duration[copies])
+    copies = np.flatnonzero(line.is_memory & (round_of != NONE))
+    np.add.at(memory, round_of[copies], line.end[copies] - line.start[copies])
     unit_first = np.concatenate([[True], line.unit[1:] != line.unit[:-1]]) & ~line.is_memory
     launches = np.bincount(round_of[unit_first & (round_of != NONE)], minlength=rounds)
     layout = found.layout
@@ -122,19 +125,13 @@ def _fitting_n_ok(semantics: Semantics, steps: int, k: int | None, unsure: bool)
     return n_ok_from_replay(semantics.replay, steps, k)
 
 
-def _per_round(line: Timeline, placed: Attribution, round_of: I32, rounds: int, bucket: str) -> I64:
-    mine = (placed.bucket == BUCKETS.index(bucket)) & line.is_gpu_time & (round_of != NONE)
-    total = np.zeros(rounds, np.int64)
-    np.add.at(total, round_of[mine], line.duration[mine])
-    return total
-
-
-def _per_round_rest(line: Timeline, placed: Attribution, round_of: I32, rounds: int) -> I64:
-    outside = np.isin(placed.bucket, [BUCKETS.index(b) for b in IN_ROUNDS], invert=True)
-    mine = outside & line.is_gpu_time & (round_of != NONE)
-    total = np.zeros(rounds, np.int64)
-    np.add.at(total, round_of[mine], line.duration[mine])
-    return total
+def _by_bucket(line: Timeline, placed: Attribution, round_of: I32, rounds: int) -> I64:
+    """GPU time of each bucket and round, ns, shape (buckets, rounds)."""
+    mine = np.flatnonzero(line.is_gpu_time & (round_of != NONE))
+    cell = placed.bucket[mine] * np.int64(rounds) + round_of[mine]
+    total = np.zeros(len(BUCKETS) * rounds, np.int64)
+    np.add.at(total, cell, line.end[mine] - line.start[mine])
+    return total.reshape(len(BUCKETS), rounds)
 
 
 OUTLIER = 3.5

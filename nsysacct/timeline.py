@@ -114,10 +114,10 @@ class Timeline:
 
     def busy_ns(self, mask: Bool | None = None) -> int:
         """Union of the GPU intervals (of those in `mask`), ns."""
-        shown = self.kind != Kind.BLIND
-        if mask is not None:
-            shown = shown & mask
-        return union_ns(self.start[shown], self.end[shown])
+        if mask is None:
+            return union_ns(self.start, self.end)  # blind launches are empty intervals
+        events = np.flatnonzero(mask)
+        return union_ns(self.start[events], self.end[events])
 
 
 def _rows_of(process: int, processes: I32, gpus: I32, gpu: int) -> I64 | slice:
@@ -145,13 +145,18 @@ def _launching_calls(trace: Trace, process: int, correlation: I64) -> I32 | I64:
     # one place more than ids, for all that are none of them; the first of equal ids is written last
     row_of = np.full(high - low + 2, NONE, np.int32)
     rows = np.arange(len(ids), dtype=np.int32) if mine is None else mine.astype(np.int32)
-    spare = high - low + 1
-    places = np.where(ids >= low, ids - low, spare)
-    row_of[places[::-1]] = rows[::-1]
-    row_of[spare] = NONE
-    inside = (correlation >= low) & (correlation <= high)
-    found: I32 = row_of[np.where(inside, correlation - low, spare)]
+    row_of[_places(ids, low, high)[::-1]] = rows[::-1]
+    row_of[-1] = NONE
+    found: I32 = row_of[_places(correlation, low, high)]
     return found
+
+
+def _places(ids: I64, low: int, high: int) -> I64:
+    """Place of each id in a table of those from `low` to `high`; all others share the last place."""
+    places = ids - low
+    if len(ids) and (int(ids.min()) < low or int(ids.max()) > high):
+        places[(ids < low) | (ids > high)] = high - low + 1
+    return places
 
 
 def _search_calls(rows: I64, ids: I64, correlation: I64) -> I64:
