@@ -75,6 +75,12 @@ class RegistryError(NsysacctError):
     """A registry file that is not valid, or an engine that no registry describes."""
 
 
+class UnknownEngineError(RegistryError):
+    """An engine name that no registry describes: wrong usage."""
+
+    exit_code = 2
+
+
 class WireError(NsysacctError):
     """JSON of another kind, or of a newer version, or damaged."""
 

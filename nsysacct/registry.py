@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from nsysacct.errors import RegistryError
+from nsysacct.errors import RegistryError, UnknownEngineError
 from nsysacct.names import KernelName, parse
 from nsysacct.registry_file import read_file
 from nsysacct.specs import EngineSpec, Match, NearMiss, NvtxRule, Signature
@@ -81,7 +81,7 @@ class Registry:
         close = get_close_matches(wanted, [n.casefold() for n in known], 1, 0.6)
         engines = ", ".join(sorted({spec.name for spec in self.engines})) or "none"
         hint = f"did you mean {close[0]}? " if close else ""
-        raise RegistryError(
+        raise UnknownEngineError(
             f"engine {name!r}", "no registry describes it", f"{hint}known: {engines}"
         )
 

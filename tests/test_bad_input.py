@@ -84,7 +84,7 @@ def test_unreadable_files_are_3(
 @pytest.mark.parametrize(
     ("options", "code", "line"),
     [
-        ("--engine nope", 3, "engine 'nope': no registry describes it; known: kestrel"),
+        ("--engine nope", 2, "engine 'nope': no registry describes it; known: kestrel"),
         ("--layers 63", 3, "--layers 63: does not fit the counts of the verify-only kernels"),
         ("--layers 0", 2, "--layers: '0': a model has at least one layer; "),
         ("--layers many", 2, "--layers: 'many' is not a whole number; "),

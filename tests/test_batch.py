@@ -216,7 +216,7 @@ def test_one_bad_trace_does_not_stop_the_rest(tmp_path: Path, run_cli: Run) -> N
     [
         (["*.nothing"], 2, "*.nothing: matches no trace; "),
         (["x.sqlite", "--layers", "many"], 2, "--layers: 'many' is not a whole number; "),
-        (["x.sqlite", "--engine", "nope"], 3, "engine 'nope': no registry describes it; "),
+        (["x.sqlite", "--engine", "nope"], 2, "engine 'nope': no registry describes it; "),
         (["x.sqlite", "--parquet", "x.sqlite"], 2, "x.sqlite: exists already; "),
         (["x.sqlite", "-o", "x.sqlite"], 3, "x.sqlite: File exists; "),
         (
