@@ -102,6 +102,7 @@ def cut(timeline: Timeline, names: NameEvidence) -> Passes:
     if len(work) > 1:
         opens[1:] = (epoch[1:] != epoch[:-1]) | (lane[1:] != lane[:-1])
         opens[1:] |= (graph[1:] | graph[:-1]) & (unit[1:] != unit[:-1])
+    opens |= _after_ends(ordered, lane, graph, names)
     opens |= _split_mixed(ordered, opens, timeline, names)
     rough = np.cumsum(opens, dtype=np.int32)
     rough -= 1
