@@ -1,7 +1,8 @@
 """Reading an nsys SQLite export: the only room with SQL and nsys table names."""
 
 from nsysacct.trace.calls import ApiKind, classify
-from nsysacct.trace.columns import NONE, Progress, Rejection
+from nsysacct.trace.column import NONE
+from nsysacct.trace.columns import Progress, Rejection
 from nsysacct.trace.files import FileFacts
 from nsysacct.trace.reader import Trace, read_trace
 from nsysacct.trace.tables import (

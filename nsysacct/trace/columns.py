@@ -20,40 +20,19 @@ import numpy as np
 import numpy.typing as npt
 
 from nsysacct.trace.arrow import Connection, values_of
+from nsysacct.trace.column import NONE, Column
 from nsysacct.trace.database import Database, damage, quoted, text_of
 from nsysacct.trace.encoding import is_constant
+from nsysacct.trace.expected import Expected, expect, rowid_if
 
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 Progress = Callable[[str, int, int], None]
 
-NONE = -1
-"""Stands for NULL in id columns."""
-
 RANGE_ROWS = 1 << 18
 """Rows read at a time: large enough to be fast, small enough to keep memory flat."""
 
 _THREADS = min(4, os.cpu_count() or 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """An integer column to read.
-
-    Attributes
-    ----------
-    name : str
-        Name of the column in the table.
-    dtype : type
-        ``np.int64`` or ``np.int32``; values outside it are damage in a required column and NONE in
-        another (sentinels such as 4294967295 for "all streams").
-    required : bool
-        Whether a row without a value is excluded. Otherwise NULL is NONE.
-    """
-
-    name: str
-    dtype: type[np.int64] | type[np.int32] = np.int64
-    required: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,8 +222,10 @@ def read_table(
             raise damage(database.name, ValueError("rows out of order"), table)
         dense = high - low + 1 == count
         plan = _plan(low, high, count, dense=dense)
-        reader = _RangeReader(database, table, there, where, lenient)
-        for piece in _read_ranges(reader, plan, threads=_THREADS if count > 2 * RANGE_ROWS else 1):
+        large = count > 2 * RANGE_ROWS
+        expected = expect(database, table, there, low, high) if large else {}
+        reader = _RangeReader(database, table, there, where, lenient, expected)
+        for piece in _read_ranges(reader, plan, threads=_THREADS if large else 1):
             whole.add(piece)
             if progress is not None:
                 progress(table, min(whole.seen, count), count)
@@ -313,35 +294,48 @@ class _RangeReader:
     columns: Sequence[Column]
     where: str
     lenient: bool
+    expected: Expected  # shrinks when a range has other values; all threads share it
 
     def read(self, connection: Connection, part: _Range) -> _Piece:
-        import pyarrow as pa
-
         try:
-            batch = connection.query(self._sql(part, checked=False), part.size_limit)
-            if batch is not None and any(not pa.types.is_int64(t) for t in batch.schema.types):
-                batch = connection.query(self._sql(part, checked=True), part.size_limit)
+            expected = self.expected.copy()
+            if expected:
+                batch = connection.query(self._sql(part, expected), part.size_limit)
+                if batch is None or (_all_integers(batch) and not batch.columns[-1].null_count):
+                    return self._piece(batch, part, expected)
+            batch = connection.query(self._sql(part, {}), part.size_limit)
+            if batch is not None and not _all_integers(batch):
+                batch = connection.query(self._sql(part, {}, checked=True), part.size_limit)
         except connection.errors as error:
             raise damage(self.database.name, error, self.table) from None
-        if batch is None:
-            return _Piece(part.low, 0, {}, None, 0, 0)
-        return self._piece(batch, part)
+        piece = self._piece(batch, part, {})
+        for name, value in expected.items():
+            seen = piece.values.get(name)
+            if not (isinstance(seen, int) and seen == (NONE if value is None else value)):
+                self.expected.pop(name, None)
+        return piece
 
-    def _sql(self, part: _Range, *, checked: bool) -> str:
-        """Select the columns; `checked` takes integers only and adds a flag for damaged rows."""
-        names = [quoted(column.name) for column in self.columns]
+    def _sql(self, part: _Range, expected: Expected, *, checked: bool = False) -> str:
+        """Select the columns that are not `expected`, and the rowid of the rows that are as expected.
+
+        `checked` takes integers only and adds a flag for damaged rows.
+        """
+        names = [quoted(column.name) for column in self.columns if column.name not in expected]
         chosen = list(names)
         if checked:
             chosen = [f"CASE WHEN typeof({n}) = 'integer' THEN {n} END" for n in names]
             damaged = " OR ".join(f"typeof({n}) NOT IN ('integer', 'null')" for n in names)
             chosen.append("0" if self.lenient else f"({damaged})")
-        chosen.append("rowid")
+        chosen.append(rowid_if(expected))
         condition = f"rowid BETWEEN {part.low} AND {part.high}"
         if self.where:
             condition += f" AND ({self.where})"
         return f"SELECT {', '.join(chosen)} FROM {quoted(self.table)} WHERE {condition}"
 
-    def _piece(self, batch: Any, part: _Range) -> _Piece:
+    def _piece(self, batch: Any, part: _Range, expected: Expected) -> _Piece:
+        if batch is None:
+            return _Piece(part.low, 0, {}, None, 0, 0)
+        columns = [column for column in self.columns if column.name not in expected]
         size = batch.num_rows
         arrays = [values_of(array) for array in batch.columns]
         rowids = arrays.pop()[0]
@@ -349,11 +343,11 @@ class _RangeReader:
             # a page of the table is not where it belongs
             raise damage(self.database.name, ValueError("rows out of order"), self.table)
         damaged = np.zeros(size, bool)
-        if len(arrays) > len(self.columns):
+        if len(arrays) > len(columns):
             damaged = arrays.pop()[0] != 0
         missing = np.zeros(size, bool)
         values: dict[str, npt.NDArray[Any]] = {}
-        for column, (data, null) in zip(self.columns, arrays, strict=True):
+        for column, (data, null) in zip(columns, arrays, strict=True):
             data, bad = _fitted(column, data, null, damaged)
             values[column.name] = data
             if bad is not None:
@@ -366,10 +360,19 @@ class _RangeReader:
             values = {name: data[keep] for name, data in values.items()}
             rowids = rowids[keep]
             size = len(rowids)
-        compact = {name: _compact(data) for name, data in values.items()}
+        compact: dict[str, npt.NDArray[Any] | int] = {
+            name: NONE if value is None else value for name, value in expected.items()
+        }
+        compact |= {name: _compact(data) for name, data in values.items()}
         # rowids ascend, so as many of them as there are numbers in between means that none is left out
         dense = not size or (rowids[0] == part.low and rowids[-1] - rowids[0] + 1 == size)
         return _Piece(part.low, size, compact, None if dense else rowids.copy(), *counts)
+
+
+def _all_integers(batch: Any) -> bool:
+    import pyarrow as pa
+
+    return all(pa.types.is_int64(t) for t in batch.schema.types)
 
 
 def _fitted(
@@ -393,10 +396,10 @@ def _fitted(
 
 
 def _compact(data: npt.NDArray[Any]) -> npt.NDArray[Any] | int:
-    """Give a scalar when all rows have the same value, else the array, cut from its batch."""
+    """Give a scalar when all rows have the same value, else the array."""
     if len(data) and data[0] == data[-1] and bool((data == data[0]).all()):
         return int(data[0])
-    return np.array(data, copy=True)
+    return data
 
 
 def read_texts(

@@ -6,7 +6,8 @@ import numpy as np
 
 from nsysacct.trace import schema
 from nsysacct.trace.calls import ApiKind, classify
-from nsysacct.trace.columns import Column, Table
+from nsysacct.trace.column import Column
+from nsysacct.trace.columns import Table
 from nsysacct.trace.database import text_of
 from nsysacct.trace.encoding import distinct
 from nsysacct.trace.loading import Loader

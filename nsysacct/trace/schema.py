@@ -6,7 +6,7 @@ import numpy as np
 
 from nsysacct.errors import NoCudaTraceError, UnsupportedSchemaError
 from nsysacct.trace.calls import ApiKind, classify
-from nsysacct.trace.columns import Column
+from nsysacct.trace.column import Column
 from nsysacct.trace.database import Database, quoted, text_of
 from nsysacct.trace.identity import Versions
 
