@@ -9,6 +9,7 @@ The unit is SQLite's own GROUP BY over the kernels of the same file, run right b
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import shutil
 import sqlite3
@@ -21,10 +22,14 @@ GROUP_BY = (
     "SELECT demangledName, count(*), sum(end - start), min(start), max(end) "
     "FROM CUPTI_ACTIVITY_KIND_KERNEL GROUP BY demangledName"
 )
-READ_SQL = (
-    "import pandas, sqlite3, sys; pandas.read_sql('SELECT start, end, deviceId, streamId, correlationId, "
-    'globalPid, demangledName FROM CUPTI_ACTIVITY_KIND_KERNEL\', sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True))'
+READ_SQL = """
+import pandas, sqlite3, sys
+pandas.read_sql(
+    "SELECT start, end, deviceId, streamId, correlationId, globalPid, demangledName "
+    "FROM CUPTI_ACTIVITY_KIND_KERNEL",
+    sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True),
 )
+"""
 
 
 def group_by(path: Path) -> float:
@@ -49,8 +54,6 @@ def measure(command: list[str]) -> tuple[float, float]:
 
 def wait(pid: int) -> tuple[int, int, resource.struct_rusage]:
     """Wait for a process: (pid, exit status, its usage)."""
-    import os
-
     return os.wait4(pid, 0)
 
 
