@@ -23,6 +23,7 @@ from nsysacct import (
 from nsysacct.attribution import Attribution, attribute
 from nsysacct.errors import TraceError, UsageError
 from nsysacct.evidence import Code
+from nsysacct.intervals import union_ns
 from nsysacct.model import (
     IN_ROUNDS,
     Acceptance,
@@ -78,7 +79,8 @@ def account(
     options = options or Options()
     registry = registry or load_registry(options.registry_paths)
     spec, how, detail = _engine(trace, registry, options.engine)
-    parts = [_one(trace, line, spec, options) for line in _timelines(trace)]
+    lines = _timelines(trace)
+    parts = [_one(trace, line, spec, options) for line in lines]
     if not parts:
         raise TraceError(
             trace.name, "no GPU work in it", "capture the run with nsys profile -t cuda,nvtx"
@@ -107,8 +109,20 @@ def account(
         labels=dict(options.labels),
         options=options.recorded(),
         selection=selection,
+        gpu_busy_ns=_busy_by_gpu(lines) if len(lines) > 1 else {},
         processes=parts,
     )
+
+
+def _busy_by_gpu(lines: Sequence[Timeline]) -> dict[str, int]:
+    """Union of the work of all processes on each GPU, ns: processes that share one overlap."""
+    return {
+        str(gpu): union_ns(
+            np.concatenate([line.start for line in lines if line.gpu == gpu]),
+            np.concatenate([line.end for line in lines if line.gpu == gpu]),
+        )
+        for gpu in sorted({line.gpu for line in lines})
+    }
 
 
 def _refuse_short_wall(part: ProcessAccount) -> None:

@@ -428,6 +428,11 @@ def _others(account: Account, style: Style) -> str:
     if len(account.processes) < 2:
         return ""
     lines = [style("all processes", "bold")]
+    shared = {g for g in account.gpu_busy_ns if sum(str(p.gpu) == g for p in account.processes) > 1}
+    lines += [
+        f"  GPU {g} is shared: busy {ms(account.gpu_busy_ns[g])} ms, all its processes together"
+        for g in sorted(shared)
+    ]
     for p in account.processes:
         b = {x.bucket: x.gpu_ns for x in p.buckets}
         split = ", ".join(f"{name} {ms(b[name])}" for name in IN_ROUNDS if b[name])

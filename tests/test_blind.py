@@ -234,3 +234,15 @@ def test_rounds_that_the_capture_cuts_are_partial(tmp_path: Path, cut: str) -> N
     a = account_of(engine.trace, tmp_path)
     partial = [r.index for r in a.per_round if "partial" in r.flags]
     assert partial == ([0] if cut == "start" else [5])
+
+
+def test_processes_that_share_a_gpu_overlap_in_its_busy_time(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    trace.process(100)
+    trace.kernel(TARGET, 1_000 * US, 1_010 * US)
+    trace.process(200)
+    trace.kernel(TARGET, 1_005 * US, 1_020 * US)
+    a = account_of(trace, tmp_path)
+    assert len(a.processes) == 2
+    assert a.gpu_busy_ns == {"0": 20 * US}
+    assert sum(p.total_gpu_ns for p in a.processes) == 25 * US
