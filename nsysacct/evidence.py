@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -48,7 +48,7 @@ _GEOMETRY = {"grid_x": 0, "grid_y": 1, "grid_z": 2, "block_x": 3, "block_y": 4, 
 
 
 _PHASE = np.array(
-    [NONE if code in (Code.UNKNOWN, Code.SHARED, Code.OTHER) else code for code in Code], np.int32
+    [NONE if code in (Code.UNKNOWN, Code.SHARED, Code.OTHER) else code for code in Code], np.int8
 )
 """`Code` -> itself where it is a phase of a model pass, else NONE."""
 
@@ -69,7 +69,7 @@ class NameEvidence:
         Rows, from a template argument or the launch geometry; NONE when the name does not say.
     requests : int32
         Requests in the batch, from the launch geometry of an acceptance kernel; NONE elsewhere.
-    phase : int32
+    phase : int8
         `code` where it names a phase of a model pass (draft, target forms, verify...), else NONE:
         what may cut a pass in two.
     """
@@ -79,7 +79,7 @@ class NameEvidence:
     code: U8
     width: I32
     requests: I32
-    phase: I32
+    phase: npt.NDArray[np.signedinteger[Any]]
 
 
 def read_names(
@@ -101,7 +101,7 @@ def read_names(
     index = {s.id: i for i, s in enumerate(signatures)}
     count = len(timeline)
     signature = np.full(count, NONE, np.int32)
-    width, requests = signature.copy(), signature.copy()
+    width = signature.copy()
     open_events = np.ones(count, bool)  # those that the next match of their name may take
     while any(matches):
         of_name, width_of_name = _by_name(matches, index)
@@ -112,7 +112,7 @@ def read_names(
         matches = [m.otherwise if m is not None else None for m in matches]
         if not open_events.any():
             break
-    _read_geometry(timeline, trace, signatures, signature, width, requests)
+    requests = _read_geometry(timeline, trace, signatures, signature, width)
     codes = np.array([_CODE_OF[s.bucket] for s in signatures] + [Code.UNKNOWN], np.uint8)
     code = codes[signature]
     return NameEvidence(
@@ -169,9 +169,12 @@ def _read_geometry(
     signatures: tuple[Signature, ...],
     signature: I32,
     width: I32,
-    requests: I32,
-) -> None:
-    """Read rows and requests from the launch geometry, where a signature says that they are there."""
+) -> I32:
+    """Read rows and requests from the launch geometry, where a signature says that they are there.
+
+    Rows are written into `width`; requests are returned, NONE where nothing tells them.
+    """
+    requests = np.broadcast_to(np.int32(NONE), len(signature))  # memory of one element
     for i, s in enumerate(signatures):
         if s.width not in _GEOMETRY and s.requests not in _GEOMETRY:
             continue
@@ -180,7 +183,9 @@ def _read_geometry(
         if s.width in _GEOMETRY:
             width[events] = sizes[:, _GEOMETRY[s.width]]
         if s.requests in _GEOMETRY:
+            requests = requests if requests.flags.writeable else requests.copy()
             requests[events] = sizes[:, _GEOMETRY[s.requests]]
+    return requests
 
 
 _FAMILIES = (

@@ -93,20 +93,24 @@ def cut(timeline: Timeline, names: NameEvidence) -> Passes:
         first = np.flatnonzero(np.concatenate([[True], unit[1:] != unit[:-1]]))
         of_unit = np.repeat(lane[first], np.diff(np.append(first, len(unit))))
         lane = np.where(graph, of_unit, lane)
+        del first, of_unit
     ordered = work
     if len(work) and not (lane == lane[0]).all():  # epochs ascend already
         by_lane = np.lexsort((lane, epoch))
         ordered = work[by_lane]
         epoch, lane, graph, unit = epoch[by_lane], lane[by_lane], graph[by_lane], unit[by_lane]
+        del by_lane
     opens = np.ones(len(work), bool)
     if len(work) > 1:
         opens[1:] = (epoch[1:] != epoch[:-1]) | (lane[1:] != lane[:-1])
         opens[1:] |= (graph[1:] | graph[:-1]) & (unit[1:] != unit[:-1])
+    del work, epoch, unit  # a column of 10 million rows each
     opens |= _after_ends(ordered, lane, graph, names)
+    del lane, graph
     opens |= _split_mixed(ordered, opens, timeline, names)
     rough = np.cumsum(opens, dtype=np.int32)
     rough -= 1
-    first_event = np.minimum.reduceat(ordered, np.flatnonzero(opens)) if len(work) else work
+    first_event = np.minimum.reduceat(ordered, np.flatnonzero(opens)) if len(ordered) else ordered
     rank = np.empty(len(first_event), np.int32)
     rank[np.argsort(first_event, kind="stable")] = np.arange(len(first_event), dtype=np.int32)
     pass_of = np.full(len(timeline), NONE, np.int32)
@@ -122,6 +126,8 @@ def _after_ends(ordered: I64, lane: I32, in_graph: Bool, names: NameEvidence) ->
     others are. One graph launch stays one pass.
     """
     ends = np.append([s.marker == "pass-end" for s in names.signatures], False)
+    if not ends.any():
+        return np.zeros(len(ordered), bool)
     ending = ends[names.signature[ordered]].astype(bool) & ~in_graph
     if not ending.any():
         return np.zeros(len(ordered), bool)

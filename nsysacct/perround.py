@@ -9,7 +9,7 @@ from nsysacct import structure
 from nsysacct.attribution import Attribution
 from nsysacct.evidence import Code
 from nsysacct.groups import Groups
-from nsysacct.intervals import clip, covered_ns, merge, union_ns
+from nsysacct.intervals import covered_ns, merge, union_ns
 from nsysacct.model import BUCKETS, IN_ROUNDS, RoundRow, Semantics, Window
 from nsysacct.semantics import n_ok_from_replay
 from nsysacct.structure import Structure
@@ -71,7 +71,7 @@ def rounds_and_window(
     start = np.maximum.accumulate(start)
     close = np.append(start[1:], max(int(end[-1]), int(start[-1])))
     low, high = int(start[0]), int(close[-1])
-    cover = merge(*clip(line.start, line.end, low, high))  # blind launches are empty intervals
+    cover = merge(line.start, line.end)  # blind launches are empty intervals
     covered = covered_ns(cover, start, close)
     gpu_ns = _by_bucket(line, placed, round_of, rounds)
     sums = {name: gpu_ns[BUCKETS.index(name)] for name in IN_ROUNDS}

@@ -9,6 +9,7 @@ import pytest
 
 from fixtures.builder import TraceBuilder
 from nsysacct.trace import columns, expected, read_trace
+from nsysacct.trace.column import Column
 from nsysacct.trace.schema import KERNEL, RUNTIME
 
 COLUMNS = (
@@ -64,8 +65,8 @@ def test_only_columns_that_must_hold_integers_are_expected(tmp_path: Path) -> No
         builder.kernel("k", 10 * i, 10 * i + 5, stream=7)
     trace = read_trace(builder.write(tmp_path / "t.sqlite"))
     database = trace._database
-    there = [columns.Column("streamId"), columns.Column("start"), columns.Column("graphNodeId")]
+    there = [Column("streamId"), Column("start"), Column("graphNodeId")]
     assert expected.expect(database, KERNEL, there, 1, 5) == {"streamId": 7, "graphNodeId": None}
-    needed = [columns.Column("graphNodeId", required=True)]
+    needed = [Column("graphNodeId", required=True)]
     assert expected.expect(database, KERNEL, needed, 1, 5) == {}
-    assert expected.expect(database, "StringIds", [columns.Column("value")], 1, 5) == {}
+    assert expected.expect(database, "StringIds", [Column("value")], 1, 5) == {}

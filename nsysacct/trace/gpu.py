@@ -35,8 +35,8 @@ def load_kernels(loader: Loader) -> tuple[Kernels, list[str]]:
         stream=a["streamId"],
         correlation=a["correlationId"],
         name=name,
-        graph_node=a["graphNodeId"],
-        graph=_graph_ids(a.pop("graphId"), a["graphNodeId"]),
+        graph=_graph_ids(a.pop("graphId"), a.pop("graphNodeId")),
+        nodes=lambda: _nodes(loader, table),
         geometry=lambda: _geometry(loader, table),
         rowids=table.rowids,
     )
@@ -53,14 +53,25 @@ def _graph_ids(graph: I64, node: I64) -> I64:
     return np.where(graph == NONE, of_node, graph)
 
 
+def _nodes(loader: Loader, kernels: Table) -> I64:
+    """Read the graph nodes of the kernels kept."""
+    table = loader.read(schema.KERNEL, schema.NODE_COLUMNS, lenient=True)
+    return table.arrays["graphNodeId"][_places(table, kernels)]
+
+
+def _places(table: Table, kernels: Table) -> I64 | slice:
+    """Where the kernels kept stand in a table of all of them."""
+    if kernels.kept is None and kernels.size == table.size:
+        return slice(None)
+    return np.searchsorted(table.rowids(), kernels.rowids())
+
+
 def _geometry(loader: Loader, kernels: Table) -> tuple[I32, I32]:
     """Read grid and block of the kernels kept; NONE where a value is no integer."""
     table = loader.read(schema.KERNEL, schema.GEOMETRY_COLUMNS, lenient=True)
     shape = (kernels.size, 3)
     grid, block = np.empty(shape, np.int32), np.empty(shape, np.int32)
-    at: I64 | slice = slice(None)
-    if kernels.kept is not None or kernels.size != table.size:
-        at = np.searchsorted(table.rowids(), kernels.rowids())
+    at = _places(table, kernels)
     for i in range(3):
         grid[:, i] = table.arrays[schema.GEOMETRY_COLUMNS[i].name][at]
         block[:, i] = table.arrays[schema.GEOMETRY_COLUMNS[i + 3].name][at]

@@ -91,6 +91,7 @@ METRIC_COLUMNS = (
     Column("metricId", I32, required=True),
     Column("value", required=True),
 )
+NODE_COLUMNS = (Column("graphNodeId"),)
 GEOMETRY_COLUMNS = tuple(
     Column(axis, I32) for axis in ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
 )

@@ -52,8 +52,8 @@ class _Rows:
 class Kernels(_Rows):
     """CUPTI_ACTIVITY_KIND_KERNEL, valid rows only; one array element a row.
 
-    Columns with one value throughout are read-only views of a single element. `grid` and `block`
-    are read from the file on first use.
+    Columns with one value throughout are read-only views of a single element. `graph_node`, `grid`
+    and `block` are read from the file on first use.
     """
 
     start: I64  # ns
@@ -64,12 +64,17 @@ class Kernels(_Rows):
     stream: I32
     correlation: I64
     name: I32  # index into Trace.kernel_names
-    graph_node: I64  # NONE for eager kernels; upper 32 bits are the executable graph's id
     graph: I64  # graphId column, or graph_node >> 32, or NONE
+    nodes: Callable[[], I64] = field(repr=False, kw_only=True)
     geometry: Callable[[], tuple[I32, I32]] = field(repr=False, kw_only=True)
 
     def __len__(self) -> int:
         return len(self.start)
+
+    @cached_property
+    def graph_node(self) -> I64:
+        """Graph node; NONE for eager kernels. The upper 32 bits are the executable graph's id."""
+        return self.nodes()
 
     @cached_property
     def _geometry(self) -> tuple[I32, I32]:
