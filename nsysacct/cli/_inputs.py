@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from nsysacct.cli._progress import Progress
 
 if TYPE_CHECKING:
     from nsysacct.account import Options
@@ -37,4 +41,24 @@ def account_of(path: str | Path, options: Options | None = None) -> Account:
     from nsysacct.nsysrep import resolve
     from nsysacct.trace import read_trace
 
-    return account(read_trace(resolve(path)), options)
+    file = resolve(path)
+    with reading() as progress:
+        return account(read_trace(file, progress), options)
+
+
+@contextlib.contextmanager
+def reading() -> Iterator[Callable[[str, int, int], None]]:
+    """Progress of `read_trace`: one line a table, rows done, rows a second and time left."""
+    current = ""
+    line: Progress | None = None
+    with contextlib.ExitStack() as open_line:
+
+        def report(table: str, done: int, total: int) -> None:
+            nonlocal current, line
+            if line is None or table != current:
+                open_line.close()  # wipes the line of the table before
+                line = open_line.enter_context(Progress(f"reading {table}"))
+                current = table
+            line(done, total)
+
+        yield report
