@@ -183,5 +183,5 @@ def test_own_registries_are_used_from_everywhere(run_cli, trace_file, tmp_path, 
 
 def test_without_any_of_them_the_engine_is_not_known(run_cli, trace_file):
     done = run_cli("split", trace_file("small_graph"), "--engine", "demo")
-    assert done.returncode == 3
+    assert done.returncode == 2
     assert done.stderr.startswith("engine 'demo': no registry describes it; ")

@@ -79,9 +79,9 @@ def test_a_file_that_is_not_valid_gives_one_line_and_no_verdict(
     assert message in done.stderr
 
 
-def test_unknown_engine_and_missing_file_give_no_verdict(run_cli, tmp_path):
+def test_an_unknown_engine_is_wrong_usage_and_a_missing_file_no_verdict(run_cli, tmp_path):
     done = run_cli("registry", "list", "kestrl")
-    assert done.returncode == 3
+    assert done.returncode == 2
     assert done.stderr.startswith(
         "engine 'kestrl': no registry describes it; did you mean kestrel?"
     )
