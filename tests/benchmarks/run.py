@@ -1,92 +1,150 @@
-"""Time ``nsysacct split`` on an export against other ways to read it, as ratios in one run.
+"""Time and memory of ``nsysacct split`` beside other readers of the same export, as ratios.
 
-    python tests/benchmarks/run.py big.sqlite --layers 64 [--repeat 3] [--pandas]
+    python tests/benchmarks/run.py big.sqlite --layers 64 --repeat 3
 
-The unit is SQLite's own GROUP BY over the kernels of the same file, run right before each candidate
-(warm page cache). Prints a Markdown table; nothing is asserted.
+Every reader runs in a process of its own, in turn, several times; the best run counts. Seconds depend on the
+machine and on what else it does, so the table gives ratios to SQLite's own GROUP BY, measured in the same run.
+Readers that are not installed are left out and named.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import resource
 import shutil
-import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-GROUP_BY = (
-    "SELECT demangledName, count(*), sum(end - start), min(start), max(end) "
-    "FROM CUPTI_ACTIVITY_KIND_KERNEL GROUP BY demangledName"
-)
-READ_SQL = """
-import pandas, sqlite3, sys
-pandas.read_sql(
-    "SELECT start, end, deviceId, streamId, correlationId, globalPid, demangledName "
-    "FROM CUPTI_ACTIVITY_KIND_KERNEL",
-    sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True),
-)
+GROUP_BY = """
+import sqlite3, sys
+connection = sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True)
+connection.execute('SELECT demangledName, count(*), sum("end" - start)'
+                   ' FROM CUPTI_ACTIVITY_KIND_KERNEL GROUP BY 1').fetchall()
 """
+PANDAS = """
+import sqlite3, sys, pandas
+connection = sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True)
+pandas.read_sql('SELECT start, "end", deviceId, streamId, correlationId, demangledName, graphNodeId'
+                ' FROM CUPTI_ACTIVITY_KIND_KERNEL', connection)
+"""
+BASELINE = "SQLite GROUP BY name"
 
 
-def group_by(path: Path) -> float:
-    """Seconds of the unit."""
-    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
-    begun = time.perf_counter()
-    connection.execute(GROUP_BY).fetchall()
-    connection.close()
-    return time.perf_counter() - begun
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of one reader."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_mb: float
 
 
-def measure(command: list[str]) -> tuple[float, float]:
-    """Wall seconds and peak resident MB of a process."""
-    begun = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    _, status, usage = wait(process.pid)
-    elapsed = time.perf_counter() - begun
-    if status:
-        raise SystemExit(f"{' '.join(command[:4])} ...: exit {status}")
-    return elapsed, usage.ru_maxrss / 1000
+def measure(command: Sequence[str]) -> Run:
+    """Run a command to its end.
+
+    Raises
+    ------
+    subprocess.CalledProcessError
+        It failed: a figure of a failure is none.
+    """
+    begin = time.perf_counter()
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - begin
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            log.seek(0)
+            raise subprocess.CalledProcessError(process.returncode, command, stderr=log.read())
+    return Run(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
-def wait(pid: int) -> tuple[int, int, resource.struct_rusage]:
-    """Wait for a process: (pid, exit status, its usage)."""
-    return os.wait4(pid, 0)
+def readers(trace: str, layers: str | None) -> tuple[dict[str, list[str]], list[str]]:
+    """Commands of the readers that are installed, and the names of those that are not."""
+    python = sys.executable
+    split = [python, "-m", "nsysacct", "split", trace]
+    found = {
+        BASELINE: [python, "-c", GROUP_BY, trace],
+        "nsysacct split": split + (["--layers", layers] if layers else []),
+        "pandas.read_sql, 7 columns": [python, "-c", PANDAS, trace],
+    }
+    missing = []
+    nsys, ai = shutil.which("nsys"), shutil.which("nsys-ai")
+    if nsys:
+        found["nsys stats -r cuda_gpu_kern_sum"] = [nsys, "stats", "-r", "cuda_gpu_kern_sum", trace]
+    else:
+        missing.append("nsys stats")
+    if ai:
+        found["nsys-ai summary"] = [ai, "summary", trace]
+    else:
+        missing.append("nsys-ai")
+    return found, missing
+
+
+def forget(path: str) -> None:
+    """Drop the pages of a file from the system's cache, so that the next run is a cold one."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)  # only clean pages can be dropped
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
+
+
+def best(command: Sequence[str], trace: str, *, repeat: int, cold: bool) -> Run:
+    """The quickest of several runs, from cache or from disk."""
+    runs = []
+    for _ in range(repeat):
+        if cold:
+            forget(trace)
+        runs.append(measure(command))
+    return min(runs, key=lambda r: r.seconds)
+
+
+def table(trace: str, layers: str | None, *, repeat: int) -> str:
+    """The Markdown table of one export."""
+    commands, missing = readers(trace, layers)
+    rows = [
+        "| reader | warm, s | of GROUP BY | CPU s | of GROUP BY | cold, s | peak MB |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    measure(commands[BASELINE])  # fills the cache
+    warm = {name: best(c, trace, repeat=repeat, cold=False) for name, c in commands.items()}
+    cold = {name: best(c, trace, repeat=1, cold=True) for name, c in commands.items()}
+    base = warm[BASELINE]
+    for name, run in warm.items():
+        cells = (
+            f"{run.seconds:.2f}",
+            f"{run.seconds / base.seconds:.2f} x",
+            f"{run.cpu_seconds:.2f}",
+            f"{run.cpu_seconds / base.cpu_seconds:.2f} x",
+            f"{cold[name].seconds:.2f}",
+            f"{run.peak_mb:.0f}",
+        )
+        rows.append(f"| {name} | {' | '.join(cells)} |")
+    if missing:
+        rows.append(f"\nNot installed: {', '.join(missing)}.")
+    return "\n".join(rows)
 
 
 def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("export", type=Path)
-    parser.add_argument("--layers", default="64")
+    """Run as a script."""
+    parser = argparse.ArgumentParser(description="Time readers of an nsys export, as ratios.")
+    parser.add_argument("traces", nargs="+")
+    parser.add_argument("--layers", help="passed on to nsysacct split")
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--pandas", action="store_true", help="time pandas.read_sql as well")
-    options = parser.parse_args()
-    path = str(options.export)
-    candidates = {
-        "nsysacct split": [
-            sys.executable,
-            "-m",
-            "nsysacct",
-            "split",
-            path,
-            "--layers",
-            options.layers,
-        ]
-    }
-    if options.pandas:
-        candidates["pandas.read_sql, 7 columns"] = [sys.executable, "-c", READ_SQL, path]
-    if nsys := shutil.which("nsys"):
-        candidates["nsys stats"] = [nsys, "stats", "-r", "cuda_gpu_kern_sum", "-q", path]
-    print("| what | seconds | x GROUP BY | peak MB |\n| --- | --: | --: | --: |")
-    for name, command in candidates.items():
-        runs = [(group_by(options.export), *measure(command)) for _ in range(options.repeat)]
-        unit, seconds, memory = min(runs, key=lambda run: run[1] / run[0])
-        print(f"| {name} | {seconds:.1f} | {seconds / unit:.1f} | {memory:.0f} |", flush=True)
-    print(f"| GROUP BY over the kernels | {unit:.1f} | 1.0 | |")
+    given = parser.parse_args()
+    for trace in given.traces:
+        megabytes = Path(trace).stat().st_size / 1e6
+        print(f"## {Path(trace).name}: {megabytes:.0f} MB")
+        print(f"\n{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start\n")
+        print(table(trace, given.layers, repeat=given.repeat), flush=True)
+        print()
 
 
 if __name__ == "__main__":
