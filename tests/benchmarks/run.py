@@ -1,6 +1,6 @@
 """Time and memory of ``nsysacct split`` beside other readers of the same export, as ratios.
 
-    python tests/benchmarks/run.py big.sqlite --layers 64 --repeat 3
+    python tests/benchmarks/run.py big.sqlite --layers 64 --repeat 3 --pandas
 
 Every reader runs in a process of its own, in turn, several times; the best run counts. Seconds depend on the
 machine and on what else it does, so the table gives ratios to SQLite's own GROUP BY, measured in the same run.
@@ -64,19 +64,29 @@ def measure(command: Sequence[str]) -> Run:
     return Run(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
-def readers(trace: str, layers: str | None) -> tuple[dict[str, list[str]], list[str]]:
+def readers(
+    trace: str, layers: str | None, *, pandas: bool
+) -> tuple[dict[str, list[str]], list[str]]:
     """Commands of the readers that are installed, and the names of those that are not."""
     python = sys.executable
     split = [python, "-m", "nsysacct", "split", trace]
     found = {
         BASELINE: [python, "-c", GROUP_BY, trace],
         "nsysacct split": split + (["--layers", layers] if layers else []),
-        "pandas.read_sql, 7 columns": [python, "-c", PANDAS, trace],
     }
+    if pandas:
+        found["pandas.read_sql, 7 columns"] = [python, "-c", PANDAS, trace]
     missing = []
     nsys, ai = shutil.which("nsys"), shutil.which("nsys-ai")
     if nsys:
-        found["nsys stats -r cuda_gpu_kern_sum"] = [nsys, "stats", "-r", "cuda_gpu_kern_sum", trace]
+        found["nsys stats -r cuda_gpu_kern_sum"] = [
+            nsys,
+            "stats",
+            "-r",
+            "cuda_gpu_kern_sum",
+            "-q",
+            trace,
+        ]
     else:
         missing.append("nsys stats")
     if ai:
@@ -106,9 +116,9 @@ def best(command: Sequence[str], trace: str, *, repeat: int, cold: bool) -> Run:
     return min(runs, key=lambda r: r.seconds)
 
 
-def table(trace: str, layers: str | None, *, repeat: int) -> str:
+def table(trace: str, layers: str | None, *, repeat: int, pandas: bool) -> str:
     """The Markdown table of one export."""
-    commands, missing = readers(trace, layers)
+    commands, missing = readers(trace, layers, pandas=pandas)
     rows = [
         "| reader | warm, s | of GROUP BY | CPU s | of GROUP BY | cold, s | peak MB |",
         "|---|--:|--:|--:|--:|--:|--:|",
@@ -138,12 +148,13 @@ def main() -> None:
     parser.add_argument("traces", nargs="+")
     parser.add_argument("--layers", help="passed on to nsysacct split")
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--pandas", action="store_true", help="time pandas.read_sql as well")
     given = parser.parse_args()
     for trace in given.traces:
         megabytes = Path(trace).stat().st_size / 1e6
         print(f"## {Path(trace).name}: {megabytes:.0f} MB")
         print(f"\n{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start\n")
-        print(table(trace, given.layers, repeat=given.repeat), flush=True)
+        print(table(trace, given.layers, repeat=given.repeat, pandas=given.pandas), flush=True)
         print()
 
 
