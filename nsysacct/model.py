@@ -308,5 +308,5 @@ class Account(ProcessAccount, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     options: dict[str, Any] = {}
     selection: str = ""  # why this (pid, gpu) is at the top level
-    gpu_busy_ns: dict[str, int] = {}  # GPU -> union over all its processes, where several share the trace
+    gpu_busy_ns: dict[str, int] = {}  # GPU -> union over the processes that share it
     processes: list[ProcessAccount] = []
