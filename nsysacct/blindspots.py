@@ -7,7 +7,7 @@ the launch call to the end of the next synchronisation), else left open: never z
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -250,8 +250,3 @@ def _cut_edges(found: Structure, shown: Shown) -> None:
                 remedy="capture whole requests",
             )
         )
-
-
-def summary(spots: Sequence[BlindSpot]) -> Mapping[str, int]:
-    """Number of blind spots by severity."""
-    return {s: sum(b.severity == s for b in spots) for s in ("fatal", "warning", "info")}

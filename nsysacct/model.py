@@ -29,8 +29,6 @@ PROVENANCE = {
 }
 """Basis of an amount -> provenance, strongest evidence first (design section 3)."""
 
-SEVERITIES = ("info", "warning", "fatal")
-
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
     """Base of all account structures."""

@@ -3,8 +3,7 @@
 An engine's round proposes k drafts, verifies ``verify_width(k)`` rows, accepts ``n_ok`` of them,
 emits ``tokens(n_ok)`` tokens and may need ``replay_steps(n_ok, k)`` further target passes.
 Sources of the rules: each engine's own source code, and for kestrel its published account, whose
-62 tokens in 42 rounds (27, 2, 6, 7 rounds with 0..3 accepted) fit ``max(n_ok, 1)`` and no other
-rule.
+tokens fit ``max(n_ok, 1)`` and no other rule (docs/article.md).
 """
 
 from __future__ import annotations

@@ -153,11 +153,6 @@ class Trace:
         return self._database.has(schema.GRAPH_TRACE)
 
     @property
-    def has_api_table(self) -> bool:
-        """Whether the export has API calls; without them graph launches cannot be seen."""
-        return self._database.has(schema.RUNTIME)
-
-    @property
     def rejected(self) -> list[Rejection]:
         """Rows left out of the tables read so far."""
         return self._loader.rejected
