@@ -1,19 +1,20 @@
 """Columnar reading: integer columns of one table as numpy arrays, without a Python object a row.
 
-Rows come through ADBC as arrow batches, large tables in ranges of rowids on several threads (the
-driver releases the GIL). The driver takes a column's type from the first batch, so each range is
-one batch: a column that is not purely integer comes out with another arrow type, and that range
-is read again with a type check per value. Values that are no integers exclude their row, which is
+Tables are read in ranges, on several threads, from their pages where these are plain (see `pages`) and
+through SQLite otherwise, as arrow batches. The ADBC driver takes a column's type from the first batch, so
+each range is one batch: a column that is not purely integer comes out with another arrow type, and that
+range is read again with a type check per value. Values that are no integers exclude their row, which is
 counted, never guessed at.
 """
 
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from nsysacct.trace.arrow import Connection, values_of
 from nsysacct.trace.column import NONE, Column
 from nsysacct.trace.database import Database, damage, quoted, text_of
 from nsysacct.trace.encoding import is_constant
-from nsysacct.trace.expected import Expected, expect, rowid_if
+from nsysacct.trace.pages import Group, PagedTable, Values, open_table
 
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
@@ -85,11 +86,12 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """Consecutive rowids that are read at once."""
+    """Consecutive rowids that are read at once, and the pages that they lie in where that is known."""
 
     low: int
     high: int
     size_limit: int
+    group: Group | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,40 +216,47 @@ def read_table(
     TraceError
         The table cannot be read to its end.
     """
-    low, high, count = _extent(database, table)
+    low, high = _ends(database, table)
     there = [column for column in columns if column.name in database.columns[table]]
+    paged = None if where else open_table(database, table, [c.name for c in there])
+    if high is None:
+        return _Whole(columns, 0, 0).finished(table)
+    if high < low:
+        raise damage(database.name, ValueError("rows out of order"), table)
+    if paged is not None:
+        count = min(high - low + 1, paged.most_rows())
+        plan = [_Range(g.low, g.high, count, g) for g in paged.groups(low, high)]
+    else:
+        count = _count(database, table)
+        plan = _plan(low, high, count)
     whole = _Whole(columns, low, count)
-    if count:
-        if high < low:
-            raise damage(database.name, ValueError("rows out of order"), table)
-        dense = high - low + 1 == count
-        plan = _plan(low, high, count, dense=dense)
-        large = count > 2 * RANGE_ROWS
-        expected = expect(database, table, there, low, high) if large else {}
-        reader = _RangeReader(database, table, there, where, lenient, expected)
-        for piece in _read_ranges(reader, plan, threads=_THREADS if large else 1):
-            whole.add(piece)
-            if progress is not None:
-                progress(table, min(whole.seen, count), count)
-        if whole.seen != count and not where:
-            raise damage(database.name, ValueError(f"{whole.seen} rows of {count}"), table)
+    reader = _RangeReader(database, table, there, where, lenient, paged)
+    for piece in _read_ranges(reader, plan):
+        whole.add(piece)
+        if progress is not None:
+            progress(table, min(whole.seen, count), count)
+    if whole.seen != count and paged is None and not where:
+        raise damage(database.name, ValueError(f"{whole.seen} rows of {count}"), table)
     return whole.finished(table)
 
 
-def _extent(database: Database, table: str) -> tuple[int, int, int]:
-    """Smallest and largest rowid, and number of rows."""
-    sql = ", ".join(
-        f"(SELECT {what} FROM {quoted(table)})" for what in ("min(rowid)", "max(rowid)", "count(*)")
-    )
-    row = database.rows(table, f"SELECT {sql}")[0]
-    low, high, count = (value if isinstance(value, int) else 0 for value in row)
-    return low, high, count
+def _ends(database: Database, table: str) -> tuple[int, int | None]:
+    """Smallest and largest rowid; the latter is None without rows."""
+    name = quoted(table)
+    sql = f"SELECT (SELECT min(rowid) FROM {name}), (SELECT max(rowid) FROM {name})"
+    low, high = database.rows(table, sql)[0]
+    return low if isinstance(low, int) else 0, high if isinstance(high, int) else None
 
 
-def _plan(low: int, high: int, count: int, *, dense: bool) -> list[_Range]:
+def _count(database: Database, table: str) -> int:
+    count = database.rows(table, f"SELECT count(*) FROM {quoted(table)}")[0][0]
+    assert isinstance(count, int)
+    return count
+
+
+def _plan(low: int, high: int, count: int) -> list[_Range]:
     """Ranges of rowids with about RANGE_ROWS rows each; one range when rowids are scattered."""
-    span = high - low + 1
-    if not dense and span > 4 * count:
+    if high - low + 1 > 4 * count:
         return [_Range(low, high, count)]
     return [
         _Range(start, min(start + RANGE_ROWS - 1, high), RANGE_ROWS)
@@ -255,118 +264,127 @@ def _plan(low: int, high: int, count: int, *, dense: bool) -> list[_Range]:
     ]
 
 
-def _read_ranges(reader: _RangeReader, plan: list[_Range], *, threads: int) -> Iterator[_Piece]:
+def _read_ranges(reader: _RangeReader, plan: list[_Range]) -> Iterator[_Piece]:
     """Pieces in the order of `plan`, a few of them in the making at a time."""
-    connections: SimpleQueue[Connection] = SimpleQueue()
-    opened: list[Connection] = []
-    threads = min(threads, len(plan))
-
-    def read(part: _Range) -> _Piece:
-        connection = connections.get()
-        try:
-            return reader.read(connection, part)
-        finally:
-            connections.put(connection)
-
+    threads = min(_THREADS, len(plan))
     try:
-        for _ in range(threads):
-            opened.append(Connection(reader.database))
-            connections.put(opened[-1])
-        if threads == 1:
-            yield from map(read, plan)
+        if threads < 2:
+            yield from map(reader.read, plan)
             return
         pool = ThreadPoolExecutor(threads, thread_name_prefix="nsysacct-read")
+        waiting: deque[Future[_Piece]] = deque()
         try:
-            yield from pool.map(read, plan)
+            for part in plan:
+                waiting.append(pool.submit(reader.read, part))
+                if len(waiting) > 2 * threads:  # no more: each holds memory until it is taken
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
     finally:
-        for connection in opened:
+        reader.close()
+
+
+class _RangeReader:
+    """Reads one range of a table at a time: from its pages, or through SQLite."""
+
+    def __init__(
+        self,
+        database: Database,
+        table: str,
+        columns: Sequence[Column],
+        where: str,
+        lenient: bool,
+        paged: PagedTable | None,
+    ) -> None:
+        self._database = database
+        self._table = table
+        self._columns = columns
+        self._where = where
+        self._lenient = lenient
+        self._paged = paged
+        self._free: SimpleQueue[Connection] = SimpleQueue()
+        self._opened: list[Connection] = []
+
+    def read(self, part: _Range) -> _Piece:
+        """Read a range; several threads may be at it."""
+        values = None
+        if self._paged is not None and part.group is not None:
+            values = self._paged.read(part.group)
+        if values is None:
+            values = self._ask(part)
+        return _piece(self._columns, values, part)
+
+    def close(self) -> None:
+        """Close the connections."""
+        for connection in self._opened:
             connection.close()
 
-
-@dataclass(frozen=True)
-class _RangeReader:
-    """Reads one range of a table at a time."""
-
-    database: Database
-    table: str
-    columns: Sequence[Column]
-    where: str
-    lenient: bool
-    expected: Expected  # shrinks when a range has other values; all threads share it
-
-    def read(self, connection: Connection, part: _Range) -> _Piece:
+    def _ask(self, part: _Range) -> Values:
+        """Read a range through SQLite."""
         try:
-            expected = self.expected.copy()
-            if expected:
-                batch = connection.query(self._sql(part, expected), part.size_limit)
-                if batch is None or (_all_integers(batch) and not batch.columns[-1].null_count):
-                    return self._piece(batch, part, expected)
-            batch = connection.query(self._sql(part, {}), part.size_limit)
+            connection = self._free.get_nowait()
+        except Empty:
+            connection = Connection(self._database)
+            self._opened.append(connection)
+        try:
+            batch = connection.query(self._sql(part), part.size_limit)
             if batch is not None and not _all_integers(batch):
-                batch = connection.query(self._sql(part, {}, checked=True), part.size_limit)
+                batch = connection.query(self._sql(part, checked=True), part.size_limit)
         except connection.errors as error:
-            raise damage(self.database.name, error, self.table) from None
-        piece = self._piece(batch, part, {})
-        for name, value in expected.items():
-            seen = piece.values.get(name)
-            if not (isinstance(seen, int) and seen == (NONE if value is None else value)):
-                self.expected.pop(name, None)
-        return piece
-
-    def _sql(self, part: _Range, expected: Expected, *, checked: bool = False) -> str:
-        """Select the columns that are not `expected`, and the rowid of the rows that are as expected.
-
-        `checked` takes integers only and adds a flag for damaged rows.
-        """
-        names = [quoted(column.name) for column in self.columns if column.name not in expected]
-        chosen = list(names)
-        if checked:
-            chosen = [f"CASE WHEN typeof({n}) = 'integer' THEN {n} END" for n in names]
-            damaged = " OR ".join(f"typeof({n}) NOT IN ('integer', 'null')" for n in names)
-            chosen.append("0" if self.lenient else f"({damaged})")
-        chosen.append(rowid_if(expected))
-        condition = f"rowid BETWEEN {part.low} AND {part.high}"
-        if self.where:
-            condition += f" AND ({self.where})"
-        return f"SELECT {', '.join(chosen)} FROM {quoted(self.table)} WHERE {condition}"
-
-    def _piece(self, batch: Any, part: _Range, expected: Expected) -> _Piece:
+            raise damage(self._database.name, error, self._table) from None
+        finally:
+            self._free.put(connection)
         if batch is None:
-            return _Piece(part.low, 0, {}, None, 0, 0)
-        columns = [column for column in self.columns if column.name not in expected]
-        size = batch.num_rows
+            nothing = np.empty(0, np.int64)
+            return Values(nothing, [(nothing, None)] * len(self._columns))
         arrays = [values_of(array) for array in batch.columns]
         rowids = arrays.pop()[0]
         if rowids[0] < part.low or rowids[-1] > part.high or not (rowids[1:] > rowids[:-1]).all():
             # a page of the table is not where it belongs
-            raise damage(self.database.name, ValueError("rows out of order"), self.table)
-        damaged = np.zeros(size, bool)
-        if len(arrays) > len(columns):
-            damaged = arrays.pop()[0] != 0
-        missing = np.zeros(size, bool)
-        values: dict[str, npt.NDArray[Any]] = {}
-        for column, (data, null) in zip(columns, arrays, strict=True):
-            data, bad = _fitted(column, data, null, damaged)
-            values[column.name] = data
-            if bad is not None:
-                missing |= bad
-        missing &= ~damaged
-        dropped = damaged | missing
-        counts = int(np.count_nonzero(damaged)), int(np.count_nonzero(missing))
-        if any(counts):
-            keep = ~dropped
-            values = {name: data[keep] for name, data in values.items()}
-            rowids = rowids[keep]
-            size = len(rowids)
-        compact: dict[str, npt.NDArray[Any] | int] = {
-            name: NONE if value is None else value for name, value in expected.items()
-        }
-        compact |= {name: _compact(data) for name, data in values.items()}
-        # rowids ascend, so as many of them as there are numbers in between means that none is left out
-        dense = not size or (rowids[0] == part.low and rowids[-1] - rowids[0] + 1 == size)
-        return _Piece(part.low, size, compact, None if dense else rowids.copy(), *counts)
+            raise damage(self._database.name, ValueError("rows out of order"), self._table)
+        damaged = arrays.pop()[0] != 0 if len(arrays) > len(self._columns) else None
+        return Values(rowids, arrays, damaged)
+
+    def _sql(self, part: _Range, *, checked: bool = False) -> str:
+        """Select the columns and the rowid. `checked` takes integers only and flags damaged rows."""
+        names = [quoted(column.name) for column in self._columns]
+        chosen = list(names)
+        if checked:
+            chosen = [f"CASE WHEN typeof({n}) = 'integer' THEN {n} END" for n in names]
+            damaged = " OR ".join(f"typeof({n}) NOT IN ('integer', 'null')" for n in names)
+            chosen.append("0" if self._lenient else f"({damaged})")
+        condition = f"rowid BETWEEN {part.low} AND {part.high}"
+        if self._where:
+            condition += f" AND ({self._where})"
+        return (
+            f"SELECT {', '.join([*chosen, 'rowid'])} FROM {quoted(self._table)} WHERE {condition}"
+        )
+
+
+def _piece(columns: Sequence[Column], values: Values, part: _Range) -> _Piece:
+    """Fit the values of a range to their columns, and leave out the rows that cannot be kept."""
+    rowids = values.rowids
+    size = len(rowids)
+    damaged = np.zeros(size, bool) if values.damaged is None else values.damaged
+    missing = np.zeros(size, bool)
+    fitted: dict[str, npt.NDArray[Any]] = {}
+    for column, (data, null) in zip(columns, values.columns, strict=True):
+        fitted[column.name], bad = _fitted(column, data, null, damaged)
+        if bad is not None:
+            missing |= bad
+    missing &= ~damaged
+    counts = int(np.count_nonzero(damaged)), int(np.count_nonzero(missing))
+    if any(counts):
+        keep = ~(damaged | missing)
+        fitted = {name: data[keep] for name, data in fitted.items()}
+        rowids = rowids[keep]
+        size = len(rowids)
+    # rowids ascend, so as many of them as there are numbers in between means that none is left out
+    dense = not size or (rowids[0] == part.low and rowids[-1] - rowids[0] + 1 == size)
+    compact = {name: _compact(data) for name, data in fitted.items()}
+    return _Piece(part.low, size, compact, None if dense else rowids.copy(), *counts)
 
 
 def _all_integers(batch: Any) -> bool:
@@ -423,7 +441,7 @@ def read_texts(
     )
     connection = Connection(database)
     try:
-        batch = connection.query(sql, _extent(database, table)[2])
+        batch = connection.query(sql, _count(database, table))
     except connection.errors as error:
         raise damage(database.name, error, table) from None
     finally:

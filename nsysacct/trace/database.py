@@ -6,6 +6,7 @@ import contextlib
 import sqlite3
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from nsysacct.errors import NotAnExportError, TraceError, UnsupportedSchemaError
 from nsysacct.trace.files import FileFacts
@@ -43,11 +44,14 @@ class Database:
         Read-only SQLite URI.
     columns : dict
         Table -> its column names. Ordinary tables only.
+    plain_file : Path or None
+        The file that is the whole database; None when a write-ahead log belongs to it.
     """
 
     name: str
     uri: str
     columns: dict[str, tuple[str, ...]] = field(repr=False)
+    plain_file: Path | None = None
 
     def has(self, table: str) -> bool:
         """Whether the export has this table (absent means: no data of that kind)."""
@@ -121,7 +125,8 @@ def open_database(facts: FileFacts) -> Database:
     if not facts.wal_format and facts.wal_bytes is None:
         _probe(facts)
     uri = facts.uri(immutable=False) if facts.wal_bytes else immutable
-    database = Database(facts.name, uri, _tables(facts.name, uri))
+    plain = None if facts.wal_bytes else facts.path
+    database = Database(facts.name, uri, _tables(facts.name, uri), plain)
     _check_is_export(database)
     return database
 
