@@ -79,7 +79,7 @@ def account(
     options = options or Options()
     registry = registry or load_registry(options.registry_paths)
     spec, how, detail = _engine(trace, registry, options.engine)
-    lines = _timelines(trace)
+    lines = _lines(trace, spec, options)
     parts = [_one(trace, line, spec, options) for line in lines]
     if not parts:
         raise TraceError(
@@ -109,7 +109,7 @@ def account(
         labels=dict(options.labels),
         options=options.recorded(),
         selection=selection,
-        gpu_busy_ns=_busy_by_gpu(lines) if len(lines) > 1 else {},
+        gpu_busy_ns=_busy_by_gpu([one.line for one in lines]) if len(lines) > 1 else {},
         processes=parts,
     )
 
@@ -269,16 +269,29 @@ def events(
     registry = registry or load_registry(options.registry_paths)
     spec = _engine(trace, registry, options.engine)[0]
     result = []
-    for line in _timelines(trace):
-        parts = _place(trace, line, spec, options)
+    for seen in _lines(trace, spec, options):
+        parts = _place(trace, seen, spec, options)
+        line, placed = seen.line, parts.placed
         pid = trace.processes[line.process].pid
-        placed = parts.placed
         result.append(Events(pid, line.gpu, line, placed.bucket, placed.basis, parts.round_of))
     return result
 
 
-def _timelines(trace: Trace) -> list[Timeline]:
-    """Timelines of all (process, GPU) pairs; blind launches go to a process's first GPU."""
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One timeline, with what the rows of the trace say of it."""
+
+    line: Timeline
+    names: evidence.NameEvidence
+    unseen: blindspots.Unseen
+
+
+def _lines(trace: Trace, spec: EngineSpec | None, options: Options) -> list[_Line]:
+    """Timelines of all (process, GPU) pairs; blind launches go to a process's first GPU.
+
+    All that needs the rows of the trace is read here: then they are let go, as the timelines hold
+    the same again.
+    """
     pairs = timeline.accounts_of(trace)
     if len(pairs) > MOST_PAIRS:
         raise TraceError(
@@ -287,23 +300,28 @@ def _timelines(trace: Trace) -> list[Timeline]:
             "the columns that name processes are damaged: export the report again",
         )
     first_gpu = dict(reversed(pairs))
-    return [timeline.build(trace, p, g, with_blind=first_gpu[p] == g) for p, g in pairs]
+    lines = []
+    for process, gpu in pairs:
+        line = timeline.build(trace, process, gpu, with_blind=first_gpu[process] == gpu)
+        names = evidence.read_names(line, trace, spec, exclusive="exclusive" not in options.ignore)
+        lines.append(_Line(line, names, blindspots.look(trace, line)))
+    trace.release()
+    return lines
 
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """Evidence, structure and attribution of one timeline."""
+    """Structure and attribution of one timeline."""
 
-    names: evidence.NameEvidence
     marks: nvtx.Projection
     found: Structure
     placed: Attribution
     round_of: I32
 
 
-def _place(trace: Trace, line: Timeline, spec: EngineSpec | None, options: Options) -> _Placed:
+def _place(trace: Trace, seen: _Line, spec: EngineSpec | None, options: Options) -> _Placed:
     """Read the structure of one timeline and place its events."""
-    names = evidence.read_names(line, trace, spec, exclusive="exclusive" not in options.ignore)
+    line, names = seen.line, seen.names
     marks = _nvtx(line, trace, spec, options)
     semantics = _semantics(spec)
     found = structure.read(
@@ -329,27 +347,22 @@ def _place(trace: Trace, line: Timeline, spec: EngineSpec | None, options: Optio
         found.layout.basis,
         options.ignore,
     )
-    return _Placed(names, marks, found, placed, perround.round_of_events(line, found, placed))
+    return _Placed(marks, found, placed, perround.round_of_events(line, found, placed))
 
 
-def _one(trace: Trace, line: Timeline, spec: EngineSpec | None, options: Options) -> ProcessAccount:
+def _one(trace: Trace, seen: _Line, spec: EngineSpec | None, options: Options) -> ProcessAccount:
     """Account for one timeline."""
     semantics = _semantics(spec)
-    parts = _place(trace, line, spec, options)
-    names, marks, found, placed, round_of = (
-        parts.names,
-        parts.marks,
-        parts.found,
-        parts.placed,
-        parts.round_of,
-    )
+    line, names = seen.line, seen.names
+    parts = _place(trace, seen, spec, options)
+    marks, found, placed, round_of = parts.marks, parts.found, parts.placed, parts.round_of
     rows, window = perround.rounds_and_window(line, found, placed, round_of, semantics)
     buckets = amounts.buckets(line, placed)
     kernels = amounts.kernel_rows(line, trace, names, placed)
     rounds = witnesses.judge(line, trace, names, found, placed, marks, semantics, options)
     acceptance = _acceptance(options, semantics, found)
     graphs = amounts.graphs(line, found, placed)
-    shown = blindspots.find(trace, line, found, graphs, options)
+    shown = blindspots.find(trace, line, seen.unseen, found, graphs, options)
     buckets = amounts.with_computed(buckets, shown.priced, rows)
     process = trace.processes[line.process]
     return ProcessAccount(
@@ -365,8 +378,8 @@ def _one(trace: Trace, line: Timeline, spec: EngineSpec | None, options: Options
         steps=hardware.with_dram(amounts.steps(line, found), trace, line.gpu, found),
         findings=[*found.layout.findings, *placed.findings, *shown.findings, *_notes(found)],
         acceptance=acceptance,
-        total_gpu_ns=int(line.duration[line.is_gpu_time].sum()),
-        total_mem_ns=int(line.duration[line.is_memory].sum()),
+        total_gpu_ns=line.spent_ns(line.is_gpu_time),
+        total_mem_ns=line.spent_ns(line.is_memory),
     )
 
 

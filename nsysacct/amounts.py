@@ -142,7 +142,7 @@ def kernel_rows(
     key += placed.basis[gpu]
     keys, inverse = distinct(key)
     count = np.bincount(inverse, minlength=len(keys))
-    total = _sums(inverse, line.end[gpu] - line.start[gpu], len(keys))
+    total = _sums(inverse, line.duration[gpu], len(keys))
     rows: dict[tuple[str, str, str], tuple[int, int, dict[str, int]]] = {}
     for code, n, ns in zip(keys.tolist(), count.tolist(), total.tolist(), strict=True):
         rest, basis = divmod(code, NO_BASIS + 1)
@@ -198,7 +198,7 @@ def graphs(line: Timeline, found: Structure, placed: Attribution) -> list[GraphI
         role = found.graphs.get(graph)
         bases = placed.basis[unit_first]
         basis = int(np.bincount(bases, minlength=NO_BASIS + 1).argmax())
-        start, end = line.start[mine], line.end[mine]
+        start, end = line.start[mine], line.end_of(mine)
         counts = (line.kind[mine] == Kind.KERNEL) | (line.kind[mine] == Kind.GRAPH)
         result.append(
             GraphInfo(

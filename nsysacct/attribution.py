@@ -122,7 +122,7 @@ def _disagreements(
             differ = both[_RANK[sources[a][both]] != _RANK[sources[b][both]]]
             shared, apart = _spent(timeline, both), _spent(timeline, differ)
             if apart > shared // 100:
-                one = int(differ[np.argmax(timeline.end[differ] - timeline.start[differ])])
+                one = int(differ[np.argmax(timeline.duration[differ])])
                 found.append(
                     Finding(
                         kind="evidence-disagrees",
@@ -136,7 +136,7 @@ def _disagreements(
 
 
 def _spent(timeline: Timeline, events: npt.NDArray[np.int64]) -> int:
-    return int((timeline.end[events] - timeline.start[events]).sum())
+    return timeline.spent_ns(events)
 
 
 # plain, prefill and decode are the same work told apart by different knowledge: no disagreement

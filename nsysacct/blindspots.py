@@ -37,26 +37,57 @@ class Shown:
     priced: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """What only the rows of the trace tell of one timeline.
+
+    Attributes
+    ----------
+    lost : list of BlindSpot
+        Events that the collector lost.
+    said : list of Finding
+        What the collector says of it.
+    untraced : list of BlindSpot
+        Processes without GPU rows.
+    host_bounds : int64 array or None
+        Of each blind launch, from its call to the end of the process's next synchronisation, ns;
+        None without synchronisations.
+    """
+
+    lost: list[BlindSpot]
+    said: list[Finding]
+    untraced: list[BlindSpot]
+    host_bounds: npt.NDArray[np.int64] | None
+
+
+def look(trace: Trace, line: Timeline) -> Unseen:
+    """Take down what needs the rows of the trace, before they are let go."""
+    lost, said = losses.find(trace, line)
+    blind = np.flatnonzero(line.kind == Kind.BLIND)
+    bounds = _host_bounds(trace, line, blind) if len(blind) else None
+    return Unseen(lost, said, _untraced(trace), bounds)
+
+
 def find(
     trace: Trace,
     line: Timeline,
+    unseen: Unseen,
     found: Structure,
     graphs: Sequence[GraphInfo],
     options: Options,
 ) -> Shown:
     """Look for everything that the trace hides in one timeline."""
     shown = Shown()
-    _blind_graphs(trace, line, found, options, shown)
+    _blind_graphs(line, unseen.host_bounds, found, options, shown)
     _opaque_graphs(graphs, shown)
     if found.layout.reconciled:
         shown.findings.append(
             Finding(kind="graph-launches", severity="info", detail=found.layout.reconciled)
         )
-    spots, findings = losses.find(trace, line)
-    shown.spots += spots
-    shown.findings += findings
+    shown.spots += unseen.lost
+    shown.findings += unseen.said
     _nameless(trace, shown)
-    _untraced(trace, shown)
+    shown.spots += unseen.untraced
     _rejected(trace, shown)
     _cut_edges(found, shown)
     return shown
@@ -66,7 +97,11 @@ def find(
 
 
 def _blind_graphs(
-    trace: Trace, line: Timeline, found: Structure, options: Options, shown: Shown
+    line: Timeline,
+    bounds: npt.NDArray[np.int64] | None,
+    found: Structure,
+    options: Options,
+    shown: Shown,
 ) -> None:
     """Graph launches without kernels and without a time."""
     blind = np.flatnonzero(line.kind == Kind.BLIND)
@@ -76,7 +111,6 @@ def _blind_graphs(
     counts = {
         Code(int(c)): int(n) for c, n in zip(*np.unique(code, return_counts=True), strict=True)
     }
-    bounds = _host_bounds(trace, line, blind)
     proof = _below_wall(line, blind, bounds, code)
     for phase, launches in sorted(counts.items()):
         mine = code == phase
@@ -140,7 +174,7 @@ def _below_wall(
     code: npt.NDArray[np.uint8],
 ) -> str:
     """The self-evident proof: all kernel time is less than the wall of a part that waited on the GPU."""
-    total = int(line.duration[line.is_gpu_time].sum())
+    total = line.spent_ns(line.is_gpu_time)
     if bounds is None:
         return ""
     outside = np.isin(code, [Code.PLAIN, Code.PREFILL, Code.DECODE])
@@ -198,26 +232,26 @@ def _nameless(trace: Trace, shown: Shown) -> None:
         )
 
 
-def _untraced(trace: Trace, shown: Shown) -> None:
+def _untraced(trace: Trace) -> list[BlindSpot]:
     """Processes that launched kernels of which the trace has none."""
     api, processes = trace.api, trace.processes
     launching = (api.process >= 0) & (api.kind == ApiKind.KERNEL_LAUNCH) & (api.return_value == 0)
     launches_of = np.bincount(api.process[launching], minlength=len(processes)).tolist()
     kernels_of = np.bincount(trace.kernels.process, minlength=len(processes)).tolist()
-    for process, launches, kernels in zip(processes, launches_of, kernels_of, strict=True):
-        if launches and not kernels:
-            shown.spots.append(
-                BlindSpot(
-                    kind="process-not-traced",
-                    severity="warning",
-                    hidden_ns=None,
-                    basis=None,
-                    count=launches,
-                    detail=f"pid {process.pid} launched {launches} kernels, the trace has none of them",
-                    remedy="trace child processes (--trace-fork-before-exec=true; for vLLM "
-                    "VLLM_WORKER_MULTIPROC_METHOD=spawn)",
-                )
-            )
+    return [
+        BlindSpot(
+            kind="process-not-traced",
+            severity="warning",
+            hidden_ns=None,
+            basis=None,
+            count=launches,
+            detail=f"pid {process.pid} launched {launches} kernels, the trace has none of them",
+            remedy="trace child processes (--trace-fork-before-exec=true; for vLLM "
+            "VLLM_WORKER_MULTIPROC_METHOD=spawn)",
+        )
+        for process, launches, kernels in zip(processes, launches_of, kernels_of, strict=True)
+        if launches and not kernels
+    ]
 
 
 def _rejected(trace: Trace, shown: Shown) -> None:

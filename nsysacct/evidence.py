@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from nsysacct.timeline import Timeline
     from nsysacct.trace import Trace
 
+I16 = npt.NDArray[np.int16]
 I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint8]
 
 
@@ -61,7 +63,7 @@ class NameEvidence:
     ----------
     signatures : tuple of Signature
         Those of the engine; `signature` indexes it.
-    signature : int32
+    signature : int16
         Signature that takes the event's kernel; NONE when none does.
     code : uint8
         `Code`.
@@ -75,7 +77,7 @@ class NameEvidence:
     """
 
     signatures: tuple[Signature, ...]
-    signature: I32
+    signature: I16
     code: U8
     width: I32
     requests: I32
@@ -99,19 +101,16 @@ def read_names(
         spec.resolve(trace.kernel_names) if spec is not None and exclusive else ()
     )
     index = {s.id: i for i, s in enumerate(signatures)}
-    count = len(timeline)
-    signature = np.full(count, NONE, np.int32)
-    width = signature.copy()
-    open_events = np.ones(count, bool)  # those that the next match of their name may take
-    while any(matches):
-        of_name, width_of_name = _by_name(matches, index)
-        signature[open_events] = of_name[timeline.name[open_events]]
-        width[open_events] = width_of_name[timeline.name[open_events]]
-        open_events &= ~_fits_geometry(timeline, trace, signatures, signature, open_events)
-        signature[open_events], width[open_events] = NONE, NONE
+    of_name, width_of_name = _by_name(matches, index)
+    name = timeline.name if any(matches) else np.broadcast_to(np.int16(NONE), len(timeline))
+    signature, width = of_name[name], width_of_name[name]
+    refused = _unfit(timeline, trace, signatures, signature)
+    while len(refused):
         matches = [m.otherwise if m is not None else None for m in matches]
-        if not open_events.any():
-            break
+        of_name, width_of_name = _by_name(matches, index)
+        name = timeline.name[refused]
+        signature[refused], width[refused] = of_name[name], width_of_name[name]
+        refused = _unfit(timeline, trace, signatures, signature, refused)
     requests = _read_geometry(timeline, trace, signatures, signature, width)
     codes = np.array([_CODE_OF[s.bucket] for s in signatures] + [Code.UNKNOWN], np.uint8)
     code = codes[signature]
@@ -125,9 +124,9 @@ def read_names(
     )
 
 
-def _by_name(matches: Sequence[Match | None], index: dict[str, int]) -> tuple[I32, I32]:
+def _by_name(matches: Sequence[Match | None], index: dict[str, int]) -> tuple[I16, I32]:
     """Signature and width per distinct name; the last slot answers for events without a name."""
-    of_name = np.full(len(matches) + 1, NONE, np.int32)
+    of_name = np.full(len(matches) + 1, NONE, np.int16)
     width_of_name = np.full(len(matches) + 1, NONE, np.int32)
     for i, match in enumerate(matches):
         if match is not None:
@@ -142,32 +141,37 @@ def _sizes(timeline: Timeline, trace: Trace, events: npt.NDArray[np.int64]) -> I
     return np.concatenate([trace.kernels.grid[rows], trace.kernels.block[rows]], axis=1)
 
 
-def _fits_geometry(
+def _unfit(
     timeline: Timeline,
     trace: Trace,
     signatures: tuple[Signature, ...],
-    signature: I32,
-    among: npt.NDArray[np.bool_],
-) -> npt.NDArray[np.bool_]:
-    """Events of `among` whose launch geometry does not contradict their signature."""
-    fits = np.ones(len(signature), bool)
+    signature: I16,
+    among: I64 | None = None,
+) -> I64:
+    """Events (of `among`) whose launch geometry contradicts their signature."""
+    unfit: list[I64] = []
     for i, s in enumerate(signatures):
         if not s.geometry:
             continue
-        events = np.flatnonzero(among & (signature == i))
+        if among is None:
+            events = np.flatnonzero(signature == i)
+        else:
+            events = among[signature[among] == i]
         sizes = _sizes(timeline, trace, events)
+        fits = np.ones(len(events), bool)
         for column, test in s.geometry.items():
             values, inverse = np.unique(sizes[:, _GEOMETRY[column]], return_inverse=True)
             verdict = np.array([test.test(int(v)) for v in values], bool)
-            fits[events] &= verdict[inverse]
-    return fits
+            fits &= verdict[inverse]
+        unfit.append(events[~fits])
+    return np.concatenate(unfit) if unfit else np.empty(0, np.int64)
 
 
 def _read_geometry(
     timeline: Timeline,
     trace: Trace,
     signatures: tuple[Signature, ...],
-    signature: I32,
+    signature: I16,
     width: I32,
 ) -> I32:
     """Read rows and requests from the launch geometry, where a signature says that they are there.

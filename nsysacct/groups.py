@@ -75,9 +75,9 @@ class Groups:
         order = np.arange(self.size) if self.order is None else self.order
         return [order[a:b] for a, b in pairwise(bounds.tolist())]
 
-    def sum(self, values: I64) -> I64:
+    def sum(self, values: Index) -> I64:
         """Sum by group; 0 for empty ones."""
-        return self._reduced(np.add, values, 0)
+        return self._reduced(np.add, values.astype(np.int64, copy=False), 0)
 
     def least(self, values: I64, empty: int) -> I64:
         """Smallest value by group."""

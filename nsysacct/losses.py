@@ -45,7 +45,7 @@ REMEDY = (
 
 def find(trace: Trace, line: Timeline) -> tuple[list[BlindSpot], list[Finding]]:
     """Losses of one timeline, and the collector's own words where nothing is lost."""
-    seen = line.end[line.kind != Kind.BLIND]
+    seen = line.end_of(line.kind != Kind.BLIND)
     last = int(seen.max()) if len(seen) else None
     spots = [
         spot

@@ -206,7 +206,7 @@ def features(timeline: Timeline, names: NameEvidence, pass_of: I32) -> Passes:
     first[groups.present] = events[groups.first()]
     launch[groups.present] = timeline.launch[first[groups.present]]  # events are in launch order
     start = groups.least(timeline.start[events], big)
-    end = groups.most(timeline.end[events], -big)
+    end = groups.most(timeline.end_of(events), -big)
     if timeline.is_memory.any():
         events = np.flatnonzero(placed & ~timeline.is_memory)
         groups = Groups.of(pass_of[events], count)
@@ -231,7 +231,7 @@ def features(timeline: Timeline, names: NameEvidence, pass_of: I32) -> Passes:
         is_graph=(graph != NONE) | is_blind,
         is_blind=is_blind,
         kernels=anchors.sum(axis=1),
-        gpu_ns=groups.sum(timeline.end[events] - timeline.start[events]),
+        gpu_ns=groups.sum(timeline.duration[events]),
         anchors=anchors,
         width=_widths(ids, names.width[events], count),
         waits=_waits(timeline, first),

@@ -183,6 +183,6 @@ def _slice(
         name = kernel_names[line.name[i]] if line.name[i] >= 0 else "kernel without a name"
     return {
         "ph": "X", "name": name[:300], "cat": arguments["bucket"], "pid": process, "tid": track,
-        "ts": _us(int(line.start[i]) - zero), "dur": _us(int(line.end[i] - line.start[i])),
+        "ts": _us(int(line.start[i]) - zero), "dur": _us(int(line.duration[i])),
         "args": arguments,
     }  # fmt: skip

@@ -50,8 +50,8 @@ def rounds_and_window(
     if not rounds:
         if not shown.any():
             return [], Window(start_ns=0, end_ns=0, wall_ns=0, busy_ns=0, residual_ns=0)
-        low, high = int(line.start[shown].min()), int(line.end[shown].max())
-        busy = union_ns(line.start[shown], line.end[shown])
+        low, high = int(line.start[shown].min()), int(line.end_of(shown).max())
+        busy = union_ns(line.start[shown], line.end_of(shown))
         return [], Window(
             start_ns=low,
             end_ns=high,
@@ -63,7 +63,7 @@ def rounds_and_window(
     groups = Groups.of(round_of[mine], rounds)
     big = np.iinfo(np.int64).max
     start = groups.least(line.start[mine], big)
-    end = groups.most(line.end[mine], -big)
+    end = groups.most(line.end_of(mine), -big)
     # a pass of blind launches has no GPU time: its host time stands in
     empty = start == big
     start[empty] = structure.round_starts(found)[empty]
@@ -78,7 +78,7 @@ def rounds_and_window(
     other = gpu_ns[~_IN_ROUNDS].sum(axis=0)
     memory = np.zeros(rounds, np.int64)
     copies = np.flatnonzero(line.is_memory & (round_of != NONE))
-    np.add.at(memory, round_of[copies], line.end[copies] - line.start[copies])
+    np.add.at(memory, round_of[copies], line.duration[copies])
     unit_first = np.concatenate([[True], line.unit[1:] != line.unit[:-1]]) & ~line.is_memory
     launches = np.bincount(round_of[unit_first & (round_of != NONE)], minlength=rounds)
     layout = found.layout
@@ -130,7 +130,7 @@ def _by_bucket(line: Timeline, placed: Attribution, round_of: I32, rounds: int) 
     mine = np.flatnonzero(line.is_gpu_time & (round_of != NONE))
     cell = placed.bucket[mine] * np.int64(rounds) + round_of[mine]
     total = np.zeros(len(BUCKETS) * rounds, np.int64)
-    np.add.at(total, cell, line.end[mine] - line.start[mine])
+    np.add.at(total, cell, line.duration[mine])
     return total.reshape(len(BUCKETS), rounds)
 
 

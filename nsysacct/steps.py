@@ -127,13 +127,9 @@ def _bookkeeping(timeline: Timeline, turn: int, last: int) -> int:
     if not len(graphs):
         return last + 1
     end = int(graphs[-1])
-    own = timeline.duration[inside[timeline.unit[inside] == timeline.unit[end]]].sum()
+    own = timeline.spent_ns(inside[timeline.unit[inside] == timeline.unit[end]])
     rest = inside[inside > end]
-    return (
-        end + 1
-        if timeline.duration[rest[timeline.is_gpu_time[rest]]].sum() < TAIL * own
-        else last + 1
-    )
+    return end + 1 if timeline.spent_ns(rest[timeline.is_gpu_time[rest]]) < TAIL * own else last + 1
 
 
 def _boundaries(

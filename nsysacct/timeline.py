@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from nsysacct.intervals import union_ns
 from nsysacct.trace import NONE, ApiKind, Trace
-from nsysacct.trace.encoding import distinct, is_constant
+from nsysacct.trace.encoding import distinct, fitting, is_constant, narrowed
+from nsysacct.trace.tables import Ids
 
 LOOKUP_SPARE = 1 << 20
 """Places that a table of rows by id may have beyond four times the ids."""
@@ -42,25 +43,29 @@ class Kind(IntEnum):
 class Timeline:
     """Events of one (process, GPU), structure of arrays, sorted by launch then GPU start.
 
+    Ids and indices are in the narrowest signed type that holds them.
+
     Attributes
     ----------
-    start, end : int64, ns
-        GPU interval; both are the host launch time for `Kind.BLIND`.
+    start : int64, ns
+        GPU start; the host launch time for `Kind.BLIND`.
+    duration : signed integers, ns
+        End minus start; 0 for `Kind.BLIND`.
     launch : int64, ns
         Host start of the launching API call; the GPU start where no call is known.
     kind : uint8
         `Kind`.
-    stream : int32
+    stream : ids
         Stream; NONE for `Kind.BLIND`.
-    name : int32
+    name : ids
         Index into ``Trace.kernel_names``; NONE for anything but kernels.
-    graph : int64
+    graph : ids
         Executable graph that the event is, or belongs to; NONE for eager work and blind launches.
     epoch : int32
         Host synchronisations of the process before the launch.
     unit : int32
         Launch that the event belongs to: all kernels of one expanded graph launch share one.
-    source : int64
+    source : int32
         Row in the table that `kind` names (index into ``Trace.kernels`` etc.).
     copies_in : bool
         Copies from the host, which bring the inputs of what follows.
@@ -73,16 +78,16 @@ class Timeline:
     process: int
     gpu: int
     start: I64
-    end: I64
+    duration: Ids
     launch: I64
     kind: U8
-    stream: I32
-    name: I32
-    graph: I64
+    stream: Ids
+    name: Ids
+    graph: Ids
     epoch: I32
     unit: I32
-    thread: I32
-    source: I64
+    thread: Ids
+    source: I32
     copies_in: Bool
     copies_out: Bool
     returned_bytes: I64
@@ -108,19 +113,28 @@ class Timeline:
         return bool(((self.kind == Kind.GRAPH) | (self.kind == Kind.BLIND)).any())
 
     @property
-    def duration(self) -> I64:
-        """End minus start, ns; 0 for blind launches."""
-        return self.end - self.start
+    def end(self) -> I64:
+        """GPU end, ns; the launch time for blind launches."""
+        return self.start + self.duration
 
-    def busy_ns(self, mask: Bool | None = None) -> int:
-        """Union of the GPU intervals (of those in `mask`), ns."""
-        if mask is None:
+    def end_of(self, events: npt.NDArray[Any]) -> I64:
+        """GPU end of some events (indices or a mask), ns."""
+        ends: I64 = self.start[events] + self.duration[events]
+        return ends
+
+    def spent_ns(self, events: npt.NDArray[Any]) -> int:
+        """Sum of the durations of some events (indices or a mask), ns."""
+        return int(self.duration[events].sum(dtype=np.int64))
+
+    def busy_ns(self, events: npt.NDArray[Any] | None = None) -> int:
+        """Union of the GPU intervals (of some events: indices or a mask), ns."""
+        if events is None:
             return union_ns(self.start, self.end)  # blind launches are empty intervals
-        events = np.flatnonzero(mask)
-        return union_ns(self.start[events], self.end[events])
+        start = self.start[events]
+        return union_ns(start, start + self.duration[events])
 
 
-def _rows_of(process: int, processes: I32, gpus: I32, gpu: int) -> I64 | slice:
+def _rows_of(process: int, processes: Ids, gpus: Ids, gpu: int) -> I64 | slice:
     """Rows of one process on one GPU; all of them as a slice, which costs no copy of a column."""
     if not len(processes) or (is_constant(processes) and is_constant(gpus)):
         mine = bool(len(processes)) and (processes[0], gpus[0]) == (process, gpu)
@@ -128,7 +142,7 @@ def _rows_of(process: int, processes: I32, gpus: I32, gpu: int) -> I64 | slice:
     return np.flatnonzero((processes == process) & (gpus == gpu))
 
 
-def _launching_calls(trace: Trace, process: int, correlation: I64) -> I32 | I64:
+def _launching_calls(trace: Trace, process: int, correlation: Ids) -> I32 | I64:
     """Row in ``trace.api`` of the call that launched each event, the first one; NONE for none.
 
     Ids are handed out one by one, so that a table of rows by id replaces a search in most traces.
@@ -151,15 +165,15 @@ def _launching_calls(trace: Trace, process: int, correlation: I64) -> I32 | I64:
     return found
 
 
-def _places(ids: I64, low: int, high: int) -> I64:
+def _places(ids: Ids, low: int, high: int) -> I64:
     """Place of each id in a table of those from `low` to `high`; all others share the last place."""
-    places = ids - low
+    places = np.subtract(ids, low, dtype=np.int64)
     if len(ids) and (int(ids.min()) < low or int(ids.max()) > high):
         places[(ids < low) | (ids > high)] = high - low + 1
     return places
 
 
-def _search_calls(rows: I64, ids: I64, correlation: I64) -> I64:
+def _search_calls(rows: I64, ids: Ids, correlation: Ids) -> I64:
     """Do as `_launching_calls` where ids are far apart."""
     order = np.argsort(ids, kind="stable")
     sorted_ids = ids[order]
@@ -213,17 +227,20 @@ def build(trace: Trace, process: int, gpu: int, *, with_blind: bool = True) -> T
     sizes = (len(kernels) if isinstance(k, slice) else len(k), len(m), len(g), len(b))
 
     def column(
-        *parts: npt.NDArray[Any] | int, dtype: type[np.generic] = np.int64
+        *parts: npt.NDArray[Any] | int, dtype: npt.DTypeLike | None = None
     ) -> npt.NDArray[Any]:
-        """Values of kernels, memory operations, graphs and blind launches, one after the other."""
-        if not sum(sizes[1:]) and not isinstance(parts[0], int):
-            return parts[0].astype(dtype, copy=False)
-        whole = np.empty(sum(sizes), dtype)
-        at = 0
-        for part, size in zip(parts, sizes, strict=True):
-            whole[at : at + size] = part
-            at += size
-        return whole
+        """Values of kernels, memory operations, graphs and blind launches, one after the other.
+
+        A number stands for all values of its part. The type is the narrowest that holds all parts.
+        """
+        arrays = [
+            np.broadcast_to(np.array(part, dtype or fitting(part, part)), size)
+            if isinstance(part, int)
+            else part
+            for part, size in zip(parts, sizes, strict=True)
+            if size
+        ]
+        return arrays[0] if len(arrays) == 1 else np.concatenate(arrays or [np.empty(0, np.int16)])
 
     start = column(kernels.start[k], memops.start[m], runs.start[g], api.start[b])
     correlation = column(
@@ -234,17 +251,27 @@ def build(trace: Trace, process: int, gpu: int, *, with_blind: bool = True) -> T
     order = _order(np.lexsort((start, correlation, launch)))
     start, launch, call = start[order], launch[order], call[order]
     unit = _units(correlation[order], call)
-    del correlation  # each column is half of what the largest table may take: free it early
+    del correlation  # each column is a good part of what the largest table may take: free it early
 
     memory_graph = np.where(memops.graph_node[m] == NONE, NONE, memops.graph_node[m] >> 32)
     copies = memops.copy_kind[m]
-    source = column(np.arange(len(kernels))[k], m, g, b, dtype=np.int32)[order]
+    source = column(
+        np.arange(len(kernels), dtype=np.int32)[k],
+        m.astype(np.int32),
+        g.astype(np.int32),
+        b.astype(np.int32),
+    )[order]
     copies_out = column(False, copies == _TO_HOST, False, False, dtype=np.bool_)[order]
     return Timeline(
         process=process,
         gpu=gpu,
         start=start,
-        end=column(kernels.end[k], memops.end[m], runs.end[g], api.start[b])[order],
+        duration=column(
+            kernels.duration[k],
+            narrowed(memops.end[m] - memops.start[m]),
+            narrowed(runs.end[g] - runs.start[g]),
+            0,
+        )[order],
         launch=launch,
         kind=column(
             Kind.KERNEL,
@@ -253,11 +280,11 @@ def build(trace: Trace, process: int, gpu: int, *, with_blind: bool = True) -> T
             Kind.BLIND,
             dtype=np.uint8,
         )[order],
-        stream=column(kernels.stream[k], memops.stream[m], runs.stream[g], NONE, dtype=np.int32)[
+        stream=column(kernels.stream[k], memops.stream[m], runs.stream[g], NONE)[order],
+        name=column(kernels.name[k], NONE, NONE, NONE)[order],
+        graph=column(kernels.graph[k], narrowed(memory_graph), narrowed(runs.graph_exec[g]), NONE)[
             order
         ],
-        name=column(kernels.name[k], NONE, NONE, NONE, dtype=np.int32)[order],
-        graph=column(kernels.graph[k], memory_graph, runs.graph_exec[g], NONE)[order],
         epoch=_epochs(_sync_times(trace, process), launch),
         unit=unit,
         thread=_of_calls(api.thread, call, np.int32(NONE)),
@@ -290,7 +317,7 @@ def _of_calls(
     return np.where(known, values[call], otherwise)
 
 
-def _units(correlation: I64, call: I32 | I64) -> I32:
+def _units(correlation: Ids, call: I32 | I64) -> I32:
     """Number the launches: consecutive events of one call are one."""
     opens = np.ones(len(call), bool)
     known = call != NONE

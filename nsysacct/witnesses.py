@@ -113,9 +113,8 @@ def _no_rounds(
 
 
 def _mostly_graphs_without_role(line: Timeline, placed: Attribution) -> bool:
-    duration = line.end - line.start
     homeless = (line.kind == Kind.GRAPH) & (placed.bucket == BUCKETS.index("unattributed"))
-    return bool(2 * duration[homeless].sum() > duration[line.kind != Kind.BLIND].sum())
+    return 2 * line.spent_ns(homeless) > line.spent_ns(line.kind != Kind.BLIND)
 
 
 def without_losses(rounds: Rounds, spots: Sequence[BlindSpot]) -> Rounds:

@@ -103,7 +103,7 @@ def _work(ax: Axes, events: Events, index: npt.NDArray[np.intp], row: int, low: 
                 continue
             height = ROW * (0.4 if memory else 1.0)
             ax.broken_barh(
-                _spans(line.start[mine], line.end[mine], low), (row - height / 2, height),
+                _spans(line.start[mine], line.end_of(mine), low), (row - height / 2, height),
                 facecolor=COLOURS[name], linewidth=0.3 if name != "unattributed" else 0.6,
                 edgecolor=EDGE if name == "unattributed" else COLOURS[name],
             )  # fmt: skip
@@ -119,7 +119,7 @@ def _outlines(ax: Axes, events: Events, index: npt.NDArray[np.intp], row: int, l
     start = np.full(launch.max() + 1, np.iinfo(np.int64).max)
     end = np.zeros(launch.max() + 1, np.int64)
     np.minimum.at(start, launch, line.start[inside])
-    np.maximum.at(end, launch, line.end[inside])
+    np.maximum.at(end, launch, line.end_of(inside))
     ax.broken_barh(
         _spans(start, end, low), (row - ROW / 2 - 0.04, ROW + 0.08), facecolor="none",
         edgecolor="#000000", linewidth=1.0,

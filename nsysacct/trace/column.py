@@ -23,8 +23,12 @@ class Column:
         another (sentinels such as 4294967295 for "all streams").
     required : bool
         Whether a row without a value is excluded. Otherwise NULL is NONE.
+    is_id : bool
+        Kept in the narrowest type that holds its values: nothing is computed with it. Columns of 32
+        bits always are.
     """
 
     name: str
     dtype: type[np.int64] | type[np.int32] = np.int64
     required: bool = False
+    is_id: bool = False

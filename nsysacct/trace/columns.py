@@ -23,7 +23,7 @@ import numpy.typing as npt
 from nsysacct.trace.arrow import Connection, values_of
 from nsysacct.trace.column import NONE, Column
 from nsysacct.trace.database import Database, damage, quoted, text_of
-from nsysacct.trace.encoding import is_constant
+from nsysacct.trace.encoding import fitting, is_constant
 from nsysacct.trace.pages import Group, PagedTable, Values, open_table
 
 I64 = npt.NDArray[np.int64]
@@ -110,10 +110,13 @@ class _Piece:
 
 
 class _Filling:
-    """A column that grows by pieces into memory set aside once, or stays a single value."""
+    """A column that grows by pieces into memory set aside once, or stays a single value.
 
-    def __init__(self, dtype: type[np.int64] | type[np.int32], capacity: int) -> None:
-        self._dtype = dtype
+    `narrow` keeps it in the smallest type that holds what has come so far.
+    """
+
+    def __init__(self, capacity: int, *, narrow: bool = False) -> None:
+        self._dtype: np.dtype[np.signedinteger[Any]] = np.dtype(np.int16 if narrow else np.int64)
         self._capacity = capacity
         self._size = 0
         self._value = NONE
@@ -121,6 +124,7 @@ class _Filling:
 
     def add(self, part: npt.NDArray[Any] | int, size: int) -> None:
         """Append `size` rows."""
+        self._widen(part)
         if self._size == 0 and isinstance(part, int):
             self._value = part
         elif self._array is None and not (isinstance(part, int) and part == self._value):
@@ -130,13 +134,26 @@ class _Filling:
             self._array[self._size : self._size + size] = part
         self._size += size
 
+    def _widen(self, part: npt.NDArray[Any] | int) -> None:
+        """Take a wider type where the next values need it."""
+        if self._dtype == np.int64:
+            return
+        low, high = (part, part) if isinstance(part, int) else (part.min(), part.max())
+        wider = fitting(int(low), int(high))
+        if wider.itemsize <= self._dtype.itemsize:
+            return
+        self._dtype = wider
+        if self._array is not None:
+            old, self._array = self._array, np.empty(self._capacity, wider)
+            self._array[: self._size] = old[: self._size]
+
     def finished(self) -> npt.NDArray[Any]:
         """Give the column; one value throughout takes the room of one."""
         if self._array is not None:
             return self._array[: self._size]
         if not self._size:
             return np.empty(0, self._dtype)
-        return np.broadcast_to(self._dtype(self._value), self._size)
+        return np.broadcast_to(self._dtype.type(self._value), self._size)
 
 
 class _Whole:
@@ -147,8 +164,11 @@ class _Whole:
         self._low = low
         self._size = 0
         self._counts = {"a value is not an integer": 0, "a value is missing or out of range": 0}
-        self._columns = {column.name: _Filling(column.dtype, capacity) for column in columns}
-        self._rowids = _Filling(np.int64, capacity)
+        self._columns = {
+            column.name: _Filling(capacity, narrow=column.is_id or column.dtype is np.int32)
+            for column in columns
+        }
+        self._rowids = _Filling(capacity)
         self._contiguous = True
 
     def add(self, piece: _Piece) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -16,6 +18,25 @@ difference of any two times below it fits 64 bits."""
 _SUM_LIMIT = 1 << 62
 _PEELS = 24
 _LOOKUP_SPAN = 1 << 24
+
+
+def fitting(low: int, high: int) -> np.dtype[np.signedinteger[Any]]:
+    """Give the narrowest of int16, int32 and int64 that holds `low` to `high`."""
+    for kind in (np.int16, np.int32):
+        bounds = np.iinfo(kind)
+        if bounds.min <= low and high <= bounds.max:
+            return np.dtype(kind)
+    return np.dtype(np.int64)
+
+
+def narrowed(values: npt.NDArray[np.signedinteger[Any]]) -> npt.NDArray[np.signedinteger[Any]]:
+    """`values` in the narrowest type that holds them; for what is compared, not computed with."""
+    if not values.size:
+        return values
+    if is_constant(values):
+        only = int(values[0])
+        return np.broadcast_to(fitting(only, only).type(only), values.shape)
+    return values.astype(fitting(int(values.min()), int(values.max())), copy=False)
 
 
 def is_constant(values: npt.NDArray[np.generic]) -> bool:
@@ -34,7 +55,9 @@ def distinct(values: npt.NDArray[np.integer]) -> tuple[I64, I32]:
         return values[:1].astype(np.int64), np.broadcast_to(np.int32(0), values.shape)
     low, high = int(values.min()), int(values.max())
     if high - low < _LOOKUP_SPAN:
-        offsets = values - values.dtype.type(low)
+        offsets = np.subtract(
+            values, low, dtype=np.int64 if values.dtype.itemsize > 4 else np.int32
+        )
         seen = np.zeros(high - low + 1, bool)
         seen[offsets] = True
         found = np.flatnonzero(seen)
@@ -60,11 +83,10 @@ def _peel(values: npt.NDArray[np.integer]) -> I64 | None:
     return np.array(sorted(found), np.int64)
 
 
-def relabel(codes: I32, new: npt.NDArray[np.integer]) -> I32:
-    """``new[codes]`` that keeps a constant column constant."""
-    if is_constant(codes):
-        return np.broadcast_to(np.int32(new[int(codes[0])]), codes.shape)
-    return new[codes].astype(np.int32, copy=False)
+def relabel(codes: I32, new: npt.NDArray[np.signedinteger[Any]]) -> npt.NDArray[Any]:
+    """``new[codes]`` in the narrowest type, which keeps a constant column constant."""
+    new = narrowed(new)
+    return np.broadcast_to(new[int(codes[0])], codes.shape) if is_constant(codes) else new[codes]
 
 
 def absurd(*times: I64) -> Bool | None:

@@ -10,9 +10,9 @@ import numpy.typing as npt
 from nsysacct.trace import schema
 from nsysacct.trace.column import NONE
 from nsysacct.trace.columns import Table
-from nsysacct.trace.encoding import is_constant
+from nsysacct.trace.encoding import is_constant, narrowed
 from nsysacct.trace.loading import Loader
-from nsysacct.trace.tables import I32, I64, GraphRuns, Kernels, MemKind, MemOps, MemoryUsage
+from nsysacct.trace.tables import I32, I64, GraphRuns, Ids, Kernels, MemKind, MemOps, MemoryUsage
 
 _ALLOCATED, _FREED = 0, 1
 
@@ -26,14 +26,15 @@ def load_kernels(loader: Loader) -> tuple[Kernels, list[str]]:
     a = table.arrays
     process, gpu = loader.place(a)
     name, names = loader.named(a.pop(names_from))
+    start = a.pop("start")
     kernels = Kernels(
-        start=a["start"],
-        end=a["end"],
+        start=start,
+        duration=narrowed(a.pop("end") - start),
         process=process,
         gpu=gpu,
-        context=a["contextId"],
-        stream=a["streamId"],
-        correlation=a["correlationId"],
+        context=a.pop("contextId"),
+        stream=a.pop("streamId"),
+        correlation=a.pop("correlationId"),
         name=name,
         graph=_graph_ids(a.pop("graphId"), a.pop("graphNodeId")),
         nodes=lambda: _nodes(loader, table),
@@ -43,14 +44,14 @@ def load_kernels(loader: Loader) -> tuple[Kernels, list[str]]:
     return kernels, names
 
 
-def _graph_ids(graph: I64, node: I64) -> I64:
+def _graph_ids(graph: I64, node: I64) -> Ids:
     """Take the graphId column where it has a value, else the upper half of the node id."""
     if is_constant(node) and node[0] == NONE:
-        return graph
+        return narrowed(graph)
     of_node = node >> 32  # NONE stays NONE: the shift keeps the sign
     if is_constant(graph) and graph[0] == NONE:
-        return of_node
-    return np.where(graph == NONE, of_node, graph)
+        return narrowed(of_node)
+    return narrowed(np.where(graph == NONE, of_node, graph))
 
 
 def _nodes(loader: Loader, kernels: Table) -> I64:

@@ -9,7 +9,7 @@ from nsysacct.trace.calls import ApiKind, classify
 from nsysacct.trace.column import Column
 from nsysacct.trace.columns import Table
 from nsysacct.trace.database import text_of
-from nsysacct.trace.encoding import distinct
+from nsysacct.trace.encoding import distinct, narrowed
 from nsysacct.trace.loading import Loader
 from nsysacct.trace.tables import (
     I32,
@@ -29,15 +29,16 @@ def load_api(loader: Loader) -> tuple[ApiCalls, list[str]]:
     process, thread = loader.threads(a.pop("globalTid"), add=True)
     name, names = loader.named(a.pop("nameId"))
     kinds = np.array([classify(text) for text in names] or [ApiKind.OTHER], np.uint8)
-    return_value = a["returnValue"]
+    return_value = a.pop("returnValue")
     if "returnValue" not in loader.columns(schema.RUNTIME):
         return_value = np.zeros(table.size, np.int32)  # an export that records no failures
+    start = a.pop("start")
     calls = ApiCalls(
-        start=a["start"],
-        end=a["end"],
+        start=start,
+        duration=narrowed(a.pop("end") - start),
         process=process,
         thread=thread,
-        correlation=a["correlationId"],
+        correlation=a.pop("correlationId"),
         kind=kinds[name],
         name=name,
         return_value=return_value,

@@ -52,7 +52,7 @@ class Loader:
         table = read_table(
             self.database, name, columns, where=where, lenient=lenient, progress=self.progress
         )
-        self.rejected.extend(table.rejected)
+        self.rejected.extend(r for r in table.rejected if r not in self.rejected)  # read before
         return table
 
     def drop(self, name: str, table: Table, reason: str, bad: npt.NDArray[np.bool_] | None) -> None:
@@ -60,7 +60,9 @@ class Loader:
         count = 0 if bad is None else int(np.count_nonzero(bad))
         if bad is not None and count:
             table.keep(~bad)
-            self.rejected.append(Rejection(name, reason, count))
+            rejection = Rejection(name, reason, count)
+            if rejection not in self.rejected:  # the table may be read a second time
+                self.rejected.append(rejection)
 
     def drop_bad_times(self, name: str, table: Table, *, zero_is_damage: bool) -> None:
         """Leave out rows whose times cannot be: absurd, reversed, not collected (both 0).

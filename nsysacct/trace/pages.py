@@ -39,6 +39,8 @@ _MOST_COLUMNS = 126
 _SIZES = np.array([0, 1, 2, 3, 4, 6, 8, 8, 0, 0], np.int64)
 """Bytes of a value by its serial type; 0 is NULL, 7 a float, 8 and 9 are the numbers 0 and 1."""
 _NULL, _FLOAT, _ONE, _FIRST_TEXT = 0, 7, 9, 12
+_BEHIND = 1 << 17
+"""Bytes behind the pages, so that a read of the longest record at their end stays in the array."""
 _MIX = 0x9E3779B97F4A7C15
 
 
@@ -121,20 +123,22 @@ class PagedTable:
             return None
 
     def _decoded(self, data: U8, cells: _Cells, group: Group) -> Values:
+        if not len(cells.at):
+            raise _OddError
         payload, length = _short_varint(data, cells.at)
         rowids, more = _varint(data, cells.at + length)
         length += more
-        if len(rowids) and (rowids[0] < group.low or rowids[-1] > group.high):
+        if rowids[0] < group.low or rowids[-1] > group.high:
             raise _OddError
         if not (rowids[1:] > rowids[:-1]).all():
             raise _OddError
         ends = cells.place + length + payload
-        if len(payload) and int(payload.max()) > self.usable - 35:  # the rest lies on another page
+        if int(payload.max()) > self.usable - 35:  # the rest lies on another page
             raise _OddError
         if (ends > self.usable).any():
             raise _OddError
         at = cells.at + length
-        records = _windows(data, at, int(payload.max(initial=0)))
+        records = _windows(data, at, int(payload.max()))
         layouts, layout_of = _layouts(records, self.stored)
         if (layouts.sizes[layout_of] != payload).any():
             raise _OddError
@@ -218,9 +222,10 @@ def _page_size(path: Path) -> tuple[int, int]:
 
 def _read_pages(path: Path, pages: I64, size: int) -> U8:
     """Read pages, each run of neighbours at once, with room behind them for reads beyond their end."""
-    data = np.zeros(len(pages) * size + 4 * 65536, np.uint8)
+    data = np.empty(len(pages) * size + _BEHIND, np.uint8)
     runs = np.flatnonzero(np.diff(pages, prepend=pages[:1] - 2, append=-1) != 1)
-    view = memoryview(data)
+    view = data.data
+    view[len(pages) * size :] = bytes(_BEHIND)
     with path.open("rb", buffering=0) as file:
         for first, end in zip(runs[:-1].tolist(), runs[1:].tolist(), strict=True):
             file.seek((int(pages[first]) - 1) * size)
@@ -365,10 +370,6 @@ def _layouts(records: U8, stored: int) -> tuple[_Layouts, I64]:
 
     Each type is one byte here: a number, NULL, or text of up to 57 bytes.
     """
-    if not len(records):
-        return _Layouts(
-            *(np.zeros((0, stored), np.int64) for _ in range(2)), np.zeros(0, np.int64)
-        ), np.zeros(0, np.int64)
     header = stored + 1
     if records.shape[1] < header:
         raise _OddError
@@ -422,8 +423,6 @@ def _column(
     if ((types == _FLOAT) | (types >= _FIRST_TEXT)).any():
         raise _OddError
     sizes = _SIZES[types]
-    if not len(types):
-        return np.zeros(0, np.int64), None
     if (types == types[0]).all() and (starts == starts[0]).all():
         value = _number(records, int(starts[0]), int(sizes[0]), int(types[0]))
     else:

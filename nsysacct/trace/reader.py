@@ -120,6 +120,10 @@ class Trace:
         self.versions = versions
         self._database = database
         self._loader = Loader(database, Devices(database), progress)
+        self._kernels: Kernels | None = None
+        self._kernel_names: list[str] | None = None
+        self._api: ApiCalls | None = None
+        self._api_names: list[str] | None = None
 
     @property
     def name(self) -> str:
@@ -160,7 +164,7 @@ class Trace:
     @property
     def processes(self) -> list[Process]:
         """Processes with GPU work or CUDA API calls."""
-        _ = self.api
+        _ = self.api_names
         names = self._process_names
         return [Process(g, pid_of(g), names.get(g)) for g in self._loader.global_pids]
 
@@ -177,21 +181,26 @@ class Trace:
     @property
     def kernels(self) -> Kernels:
         """Kernels, valid rows only."""
-        return self._kernels_and_names[0]
+        if self._kernels is None:
+            self._kernels, self._kernel_names = load_kernels(self._loader)
+        return self._kernels
 
     @property
     def kernel_names(self) -> list[str]:
         """Distinct demangled names of kernels; ``<string id N>`` where the text is missing."""
-        return self._kernels_and_names[1]
+        if self._kernel_names is None:
+            _ = self.kernels
+        assert self._kernel_names is not None
+        return self._kernel_names
 
-    @cached_property
-    def _kernels_and_names(self) -> tuple[Kernels, list[str]]:
-        return load_kernels(self._loader)
+    def release(self) -> None:
+        """Let go of the largest tables, kernels and API calls; they are read again when asked for."""
+        self._kernels = self._api = None
 
     @cached_property
     def memops(self) -> MemOps:
         """Copies and memory sets, valid rows only."""
-        _ = self.kernels
+        _ = self.kernel_names  # reads the kernels first
         return load_memops(self._loader)
 
     @cached_property
@@ -203,27 +212,28 @@ class Trace:
     @property
     def api(self) -> ApiCalls:
         """CUDA API calls; failed ones have a `return_value` other than 0."""
-        return self._api_and_names[0]
+        if self._api is None:
+            _ = self.graph_runs
+            self._api, self._api_names = load_api(self._loader)
+        return self._api
 
     @property
     def api_names(self) -> list[str]:
         """Distinct names of API calls, version suffixes included."""
-        return self._api_and_names[1]
-
-    @cached_property
-    def _api_and_names(self) -> tuple[ApiCalls, list[str]]:
-        _ = self.graph_runs
-        return load_api(self._loader)
+        if self._api_names is None:
+            _ = self.api
+        assert self._api_names is not None
+        return self._api_names
 
     @cached_property
     def syncs(self) -> Syncs:
         """Waits of the host for the GPU."""
-        _ = self.api
+        _ = self.api_names
         return load_syncs(self._loader)
 
     @cached_property
     def _marks(self) -> Marks:
-        _ = self.api
+        _ = self.api_names
         return load_marks(self._loader)
 
     @property
@@ -249,13 +259,13 @@ class Trace:
     @cached_property
     def graph_events(self) -> GraphEvents | None:
         """Graphs created, cloned and instantiated; None where the export does not record them."""
-        _ = self.api
+        _ = self.api_names
         return load_graph_events(self._loader)
 
     @cached_property
     def graph_node_events(self) -> GraphNodeEvents | None:
         """Graph nodes created; None where the export does not record them."""
-        _ = self.api
+        _ = self.api_names
         return load_graph_node_events(self._loader)
 
     @cached_property
@@ -271,7 +281,7 @@ class Trace:
     @cached_property
     def memory_usage(self) -> MemoryUsage | None:
         """Allocations over time (``--cuda-memory-usage=true``); None where not recorded."""
-        _ = self.api
+        _ = self.api_names
         return load_memory_usage(self._loader)
 
     def _count(self, table: str) -> int:

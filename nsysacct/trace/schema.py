@@ -34,7 +34,7 @@ PLACE = (
     Column("deviceId", I32, required=True),
     Column("contextId", I32),
     Column("streamId", I32, required=True),
-    Column("correlationId"),
+    Column("correlationId", is_id=True),
     Column("globalPid"),
 )
 """Columns of all GPU activity: when, where, launched by which call of which process."""
@@ -50,7 +50,7 @@ RUNTIME_COLUMNS = (
     Column("start", required=True),
     Column("end", required=True),
     Column("globalTid"),
-    Column("correlationId"),
+    Column("correlationId", is_id=True),
     Column("nameId", I32, required=True),
     Column("returnValue", I32),
 )
@@ -59,7 +59,7 @@ SYNC_COLUMNS = (
     Column("end", required=True),
     Column("contextId", I32),
     Column("streamId", I32),
-    Column("correlationId"),
+    Column("correlationId", is_id=True),
     Column("globalPid"),
     Column("syncType", I32),
 )

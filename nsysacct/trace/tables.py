@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,8 @@ I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
 U8 = npt.NDArray[np.uint8]
 Bool = npt.NDArray[np.bool_]
+Ids = npt.NDArray[np.signedinteger[Any]]
+"""Ids and indices, in the narrowest signed type that holds them: to compare and to look up with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +60,24 @@ class Kernels(_Rows):
     """
 
     start: I64  # ns
-    end: I64
-    process: I32  # index into Trace.processes
-    gpu: I32  # index into Trace.gpus (physical)
-    context: I32
-    stream: I32
-    correlation: I64
-    name: I32  # index into Trace.kernel_names
-    graph: I64  # graphId column, or graph_node >> 32, or NONE
+    duration: Ids  # ns
+    process: Ids  # index into Trace.processes
+    gpu: Ids  # index into Trace.gpus (physical)
+    context: Ids
+    stream: Ids
+    correlation: Ids
+    name: Ids  # index into Trace.kernel_names
+    graph: Ids  # graphId column, or graph_node >> 32, or NONE
     nodes: Callable[[], I64] = field(repr=False, kw_only=True)
     geometry: Callable[[], tuple[I32, I32]] = field(repr=False, kw_only=True)
 
     def __len__(self) -> int:
         return len(self.start)
+
+    @property
+    def end(self) -> I64:
+        """End, ns."""
+        return self.start + self.duration
 
     @cached_property
     def graph_node(self) -> I64:
@@ -104,14 +112,14 @@ class MemOps(_Rows):
 
     start: I64  # ns
     end: I64
-    process: I32
-    gpu: I32
-    context: I32
-    stream: I32
-    correlation: I64
+    process: Ids
+    gpu: Ids
+    context: Ids
+    stream: Ids
+    correlation: Ids
     graph_node: I64
     kind: U8  # MemKind
-    copy_kind: I32  # 1 host to device, 2 device to host, 8 on the device, ...; NONE for memset
+    copy_kind: Ids  # 1 host to device, 2 device to host, 8 on the device, ...; NONE for memset
     bytes: I64
 
     def __len__(self) -> int:
@@ -127,11 +135,11 @@ class GraphRuns(_Rows):
 
     start: I64  # ns
     end: I64
-    process: I32
-    gpu: I32  # GPU of the first node; of the process where that is a host node
-    context: I32
-    stream: I32
-    correlation: I64
+    process: Ids
+    gpu: Ids  # GPU of the first node; of the process where that is a host node
+    context: Ids
+    stream: Ids
+    correlation: Ids
     graph: I64  # template id
     graph_exec: I64  # executable id
     timed: Bool
@@ -145,16 +153,21 @@ class ApiCalls(_Rows):
     """CUPTI_ACTIVITY_KIND_RUNTIME: runtime and driver API calls, failed ones included."""
 
     start: I64  # host ns
-    end: I64
-    process: I32
-    thread: I32  # thread id as the OS has it
-    correlation: I64
+    duration: Ids  # ns
+    process: Ids
+    thread: Ids  # thread id as the OS has it
+    correlation: Ids
     kind: U8  # ApiKind
-    name: I32  # index into Trace.api_names
-    return_value: I32  # 0: success
+    name: Ids  # index into Trace.api_names
+    return_value: Ids  # 0: success
 
     def __len__(self) -> int:
         return len(self.start)
+
+    @property
+    def end(self) -> I64:
+        """End, host ns."""
+        return self.start + self.duration
 
 
 @dataclass(frozen=True)
@@ -163,11 +176,11 @@ class Syncs(_Rows):
 
     start: I64  # ns
     end: I64
-    process: I32
-    context: I32
-    stream: I32  # NONE: not a single stream
-    correlation: I64
-    sync_type: I32  # 1 event, 2 stream waits for event, 3 stream, 4 context
+    process: Ids
+    context: Ids
+    stream: Ids  # NONE: not a single stream
+    correlation: Ids
+    sync_type: Ids  # 1 event, 2 stream waits for event, 3 stream, 4 context
 
     def __len__(self) -> int:
         return len(self.start)
@@ -187,11 +200,11 @@ class NvtxRanges(_Rows):
 
     start: I64  # host ns
     end: I64
-    process: I32  # NONE: a process without CUDA work
-    thread: I32
-    end_thread: I32  # NONE: the same
-    domain: I32  # index into Trace.nvtx_domains; 0 is the default domain
-    text: I32  # index into Trace.nvtx_names
+    process: Ids  # NONE: a process without CUDA work
+    thread: Ids
+    end_thread: Ids  # NONE: the same
+    domain: Ids  # index into Trace.nvtx_domains; 0 is the default domain
+    text: Ids  # index into Trace.nvtx_names
     kind: U8  # NvtxKind
 
     def __len__(self) -> int:
@@ -203,9 +216,9 @@ class GraphEvents(_Rows):
     """CUDA_GRAPH_EVENTS (2024 and later): graphs created, cloned, instantiated."""
 
     start: I64  # ns
-    process: I32
-    thread: I32
-    event_class: I32  # 94 instantiated, 95 created, 96 cloned
+    process: Ids
+    thread: Ids
+    event_class: Ids  # 94 instantiated, 95 created, 96 cloned
     graph: I64
     original_graph: I64
     graph_exec: I64
@@ -219,8 +232,8 @@ class GraphNodeEvents(_Rows):
     """Creation of graph nodes: CUDA_GRAPH_NODE_EVENTS, CUDA_GRAPH_EVENTS up to 2023.4."""
 
     start: I64  # ns
-    process: I32
-    thread: I32
+    process: Ids
+    thread: Ids
     graph_node: I64
     original_graph_node: I64  # node that it was cloned from, or NONE
 
@@ -247,9 +260,9 @@ class MemoryUsage(_Rows):
     """
 
     start: I64  # ns
-    process: I32
-    gpu: I32
-    kind: I32  # 1 pinned, 2 device, 4 managed, 5 device static, ...
+    process: Ids
+    gpu: Ids
+    kind: Ids  # 1 pinned, 2 device, 4 managed, 5 device static, ...
     change: I64  # bytes; negative when freed
 
     def __len__(self) -> int:
