@@ -12,6 +12,7 @@ import numpy.typing as npt
 from nsysacct import (
     amounts,
     blindspots,
+    census,
     evidence,
     hardware,
     nvtx,
@@ -357,9 +358,10 @@ def _one(trace: Trace, seen: _Line, spec: EngineSpec | None, options: Options) -
     parts = _place(trace, seen, spec, options)
     marks, found, placed, round_of = parts.marks, parts.found, parts.placed, parts.round_of
     rows, window = perround.rounds_and_window(line, found, placed, round_of, semantics)
-    buckets = amounts.buckets(line, placed)
-    kernels = amounts.kernel_rows(line, trace, names, placed)
-    rounds = witnesses.judge(line, trace, names, found, placed, marks, semantics, options)
+    counted = census.take(line, names, found, placed)
+    buckets = amounts.buckets(line, placed, counted)
+    kernels = amounts.kernel_rows(trace, names, counted)
+    rounds = witnesses.judge(line, trace, names, found, placed, counted, marks, options)
     acceptance = _acceptance(options, semantics, found)
     graphs = amounts.graphs(line, found, placed)
     shown = blindspots.find(trace, line, seen.unseen, found, graphs, options)

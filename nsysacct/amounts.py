@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from nsysacct import evidence, structure
+from nsysacct import census, evidence, structure
 from nsysacct.attribution import BASES, NO_BASIS, Attribution
 from nsysacct.evidence import Code
-from nsysacct.groups import Groups
-from nsysacct.intervals import union_ns
+from nsysacct.groups import Groups, blocks, counts
 from nsysacct.model import (
     BUCKETS,
     IN_ROUNDS,
@@ -34,40 +32,36 @@ I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
 
 
-def buckets(line: Timeline, placed: Attribution) -> list[Bucket]:
+def buckets(line: Timeline, placed: Attribution, counted: Sequence[census.Row]) -> list[Bucket]:
     """Sums of every bucket, in report order."""
-    gpu, duration = line.is_gpu_time, line.duration
-    bases = len(BASES) + 1
-    cell = placed.bucket.astype(np.int32) * np.int32(bases) + placed.basis
-    cell, spent = (cell, duration) if gpu.all() else (cell[gpu], duration[gpu])
-    rows = np.bincount(cell, minlength=len(BUCKETS) * bases).reshape(len(BUCKETS), bases)
-    gpu_ns = _sums(cell, spent, rows.size).reshape(rows.shape)
+    by_basis: list[dict[str, int]] = [{} for _ in BUCKETS]
+    gpu_ns = [0] * len(BUCKETS)
+    for row in counted:
+        gpu_ns[row.bucket] += row.gpu_ns
+        if row.basis != NO_BASIS:
+            sums = by_basis[row.bucket]
+            sums[BASES[row.basis]] = sums.get(BASES[row.basis], 0) + row.gpu_ns
     memory = np.flatnonzero(line.is_memory)
-    mem_ns = _sums(placed.bucket[memory], duration[memory], len(BUCKETS))
+    mem_ns = np.zeros(len(BUCKETS), np.int64)
+    np.add.at(mem_ns, placed.bucket[memory], line.duration[memory])
     blind = line.kind == Kind.BLIND
     launch = (line.graph != NONE) | blind
     launch[1:] &= line.unit[1:] != line.unit[:-1]
-    launches = np.bincount(placed.bucket[launch], minlength=len(BUCKETS))
-    events = np.bincount(placed.bucket[~blind], minlength=len(BUCKETS))
+    launches = counts(placed.bucket[launch], len(BUCKETS))
+    events = counts(placed.bucket, len(BUCKETS)) - counts(placed.bucket[blind], len(BUCKETS))
+    busy = line.busy_ns(placed.bucket, len(BUCKETS))
     return [
         Bucket(
             bucket=name,
-            gpu_ns=int(gpu_ns[i].sum()),
+            gpu_ns=gpu_ns[i],
             mem_ns=int(mem_ns[i]),
-            busy_ns=line.busy_ns(placed.bucket == i) if events[i] else 0,
+            busy_ns=int(busy[i]),
             events=int(events[i]),
             graph_launches=int(launches[i]),
-            by_basis={basis: int(gpu_ns[i, b]) for b, basis in enumerate(BASES) if rows[i, b]},
+            by_basis={basis: by_basis[i][basis] for basis in BASES if basis in by_basis[i]},
         )
         for i, name in enumerate(BUCKETS)
     ]
-
-
-def _sums(cell: npt.NDArray[np.integer[Any]], values: I64, cells: int) -> I64:
-    """Exact integer sums of `values` by cell."""
-    total = np.zeros(cells, np.int64)
-    np.add.at(total, cell, values)
-    return total
 
 
 def with_computed(
@@ -128,86 +122,80 @@ def wall(
 
 
 def kernel_rows(
-    line: Timeline, trace: Trace, names: evidence.NameEvidence, placed: Attribution
+    trace: Trace, names: evidence.NameEvidence, counted: Sequence[census.Row]
 ) -> list[KernelRow]:
     """GPU time by bucket, family and signature; graphs timed as a whole are a family of their own."""
-    gpu = np.flatnonzero(line.is_gpu_time)
-    whole_graph = len(trace.kernel_names) + len(names.signatures)
-    slots = line.name[gpu].astype(np.int64)
-    signature = names.signature[gpu]
-    taken = signature != NONE
-    slots[taken] = len(trace.kernel_names) + signature[taken]
-    slots[line.kind[gpu] == Kind.GRAPH] = whole_graph
-    key = (placed.bucket[gpu] * np.int64(whole_graph + 1) + slots) * (NO_BASIS + 1)
-    key += placed.basis[gpu]
-    keys, inverse = distinct(key)
-    count = np.bincount(inverse, minlength=len(keys))
-    total = _sums(inverse, line.duration[gpu], len(keys))
-    rows: dict[tuple[str, str, str], tuple[int, int, dict[str, int]]] = {}
-    for code, n, ns in zip(keys.tolist(), count.tolist(), total.tolist(), strict=True):
-        rest, basis = divmod(code, NO_BASIS + 1)
-        bucket, slot = divmod(rest, whole_graph + 1)
-        where = (BUCKETS[bucket], *_label(slot, trace, names))
-        old_n, old_ns, bases = rows.get(where, (0, 0, {}))
-        if basis != NO_BASIS:
-            bases = {**bases, BASES[basis]: bases.get(BASES[basis], 0) + ns}
-        rows[where] = (old_n + n, old_ns + ns, bases)
-    order = sorted(rows.items(), key=lambda r: (BUCKETS.index(r[0][0]), -r[1][1], r[0][1], r[0][2]))
-    return [
-        KernelRow(bucket=b, family=f, signature=s, instances=n, gpu_ns=ns, by_basis=bases)
-        for (b, f, s), (n, ns, bases) in order
-    ]
+    rows: dict[tuple[str, str, str], KernelRow] = {}
+    for one in counted:
+        bucket = BUCKETS[one.bucket]
+        family, signature = _label(one, trace, names)
+        old = rows.get((bucket, family, signature)) or KernelRow(
+            bucket=bucket, family=family, signature=signature, instances=0, gpu_ns=0
+        )
+        bases = old.by_basis
+        if one.basis != NO_BASIS:
+            basis = BASES[one.basis]
+            bases = {**bases, basis: bases.get(basis, 0) + one.gpu_ns}
+        rows[bucket, family, signature] = msgspec.structs.replace(
+            old,
+            instances=old.instances + one.instances,
+            gpu_ns=old.gpu_ns + one.gpu_ns,
+            by_basis=bases,
+        )
+    return sorted(
+        rows.values(), key=lambda r: (BUCKETS.index(r.bucket), -r.gpu_ns, r.family, r.signature)
+    )
 
 
-def _label(slot: int, trace: Trace, names: evidence.NameEvidence) -> tuple[str, str]:
-    """Family and label of a slot: kernel names come first, then signatures, then whole graphs."""
+def _label(one: census.Row, trace: Trace, names: evidence.NameEvidence) -> tuple[str, str]:
+    """Family and label: of the signature, else of the name; whole graphs are one."""
     from nsysacct.names import parse
 
-    if slot < len(trace.kernel_names):
-        label = parse(trace.kernel_names[slot]).qualified
-        return evidence.family_of(label), label
-    signature = slot - len(trace.kernel_names)
-    if signature < len(names.signatures):
-        return names.signatures[signature].family, names.signatures[signature].pattern
-    return "graph", "(whole graph)"
+    if one.is_graph:
+        return "graph", "(whole graph)"
+    if one.signature != NONE:
+        return names.signatures[one.signature].family, names.signatures[one.signature].pattern
+    label = parse(trace.kernel_names[one.name]).qualified
+    return evidence.family_of(label), label
 
 
 def graphs(line: Timeline, found: Structure, placed: Attribution) -> list[GraphInfo]:
     """Launches of each executable graph, with their state, role and price."""
+    blind = line.kind == Kind.BLIND
+    in_graph = (line.graph != NONE) | blind
+    if not in_graph.any():
+        return []
+    ids, graph_of = distinct(line.graph)
+    launched = _launched(line, in_graph)
+    launches = Groups.of(graph_of[launched], len(ids))
+    inside = in_graph & line.is_gpu_time
+    timed = counts(graph_of[line.kind == Kind.GRAPH], len(ids))
+    blinds = counts(graph_of[blind], len(ids))
+    members = counts(graph_of[in_graph], len(ids))
+    gpu_ns = np.zeros(len(ids), np.int64)
+    np.add.at(gpu_ns, graph_of[inside], line.duration[inside])
+    busy = line.busy_ns(np.where(in_graph, graph_of, NONE), len(ids))
     result = []
-    in_graph = np.flatnonzero((line.graph != NONE) | (line.kind == Kind.BLIND))
-    ids, of_event = distinct(line.graph[in_graph])
-    members = Groups.of(of_event, len(ids)).members()
-    for graph, inside in zip(ids.tolist(), members, strict=True):
-        mine = in_graph[inside]
-        kinds = set(np.flatnonzero(np.bincount(line.kind[mine])).tolist())
-        state = "timed" if Kind.GRAPH in kinds else "blind" if kinds == {Kind.BLIND} else "expanded"
-        unit = line.unit[mine]
-        unit_first = mine[np.concatenate([[True], unit[1:] != unit[:-1]])]
-        places = {
-            BUCKETS[b]: int(n)
-            for b, n in zip(*np.unique(placed.bucket[unit_first], return_counts=True), strict=True)
-        }
+    for i, mine in enumerate(launches.members()):
+        if not members[i]:
+            continue
+        state = "timed" if timed[i] else "blind" if blinds[i] == members[i] else "expanded"
+        first = launched[mine]
         if state == "blind":
-            codes = found.layout.code[found.passes.pass_of[unit_first]]
-            places = {
-                Code(int(c)).name.lower(): int(n)
-                for c, n in zip(*np.unique(codes, return_counts=True), strict=True)
-            }
+            places = _tally(found.layout.code[found.passes.pass_of[first]], _PHASES)
+        else:
+            places = _tally(placed.bucket[first], BUCKETS)
         main = max(places, key=lambda b: places[b])
-        role = found.graphs.get(graph)
-        bases = placed.basis[unit_first]
-        basis = int(np.bincount(bases, minlength=NO_BASIS + 1).argmax())
-        start, end = line.start[mine], line.end_of(mine)
-        counts = (line.kind[mine] == Kind.KERNEL) | (line.kind[mine] == Kind.GRAPH)
+        role = found.graphs.get(int(ids[i]))
+        basis = int(np.bincount(placed.basis[first], minlength=NO_BASIS + 1).argmax())
         result.append(
             GraphInfo(
-                graph_exec_id=structure.or_none(graph),
-                launches=len(unit_first),
+                graph_exec_id=structure.or_none(int(ids[i])),
+                launches=len(first),
                 state=state,
                 role=None if main == "unattributed" else main,
-                gpu_ns=None if state == "blind" else int((end - start)[counts].sum()),
-                busy_ns=union_ns(start, end) if state == "expanded" else None,
+                gpu_ns=None if state == "blind" else int(gpu_ns[i]),
+                busy_ns=int(busy[i]) if state == "expanded" else None,
                 basis=None if basis == NO_BASIS else BASES[basis],
                 confidence=role.confidence if role else None,
                 reason=role.reason if role else "",
@@ -217,11 +205,35 @@ def graphs(line: Timeline, found: Structure, placed: Attribution) -> list[GraphI
     return sorted(result, key=lambda g: (-(g.gpu_ns or 0), -g.launches, g.graph_exec_id or 0))
 
 
+_PHASES = tuple(code.name.lower() for code in Code)
+
+
+def _tally(values: npt.NDArray[np.uint8], names: Sequence[str]) -> dict[str, int]:
+    """How often each name occurs, by the index of each; names that do not occur left out."""
+    found = np.bincount(values)
+    return {names[i]: int(found[i]) for i in np.flatnonzero(found).tolist()}
+
+
+def _launched(line: Timeline, in_graph: npt.NDArray[np.bool_]) -> I64:
+    """First event of each graph launch."""
+    parts = []
+    unit, graph = NONE, NONE
+    for block in blocks(len(line)):
+        events = np.flatnonzero(in_graph[block]) + block.start
+        if not len(events):
+            continue
+        units = np.append(np.int32(unit), line.unit[events])
+        graphs = np.append(line.graph.dtype.type(graph), line.graph[events])
+        parts.append(events[(units[1:] != units[:-1]) | (graphs[1:] != graphs[:-1])])
+        unit, graph = units[-1], graphs[-1]
+    return np.concatenate(parts)
+
+
 def steps(line: Timeline, found: Structure) -> list[StepCost]:
     """Cost of one pass of each kind; the wall of a plain step is what speculation is measured against."""
     layout, p = found.layout, found.passes
     result = []
-    code_of = np.append(layout.code, np.uint8(Code.UNKNOWN))[p.pass_of]
+    busy = line.busy_ns(np.append(layout.code, np.uint8(Code.UNKNOWN))[p.pass_of], len(Code))
     for code in (Code.PREFILL, Code.DECODE, Code.PLAIN, Code.DRAFT, Code.VERIFY, Code.REPLAY):
         mine = np.flatnonzero(layout.code == code)
         if not len(mine):
@@ -234,7 +246,7 @@ def steps(line: Timeline, found: Structure) -> list[StepCost]:
                 role=code.name.lower(),
                 count=len(mine),
                 gpu_ns=int(p.gpu_ns[mine].sum()),
-                busy_ns=line.busy_ns(code_of == code),
+                busy_ns=int(busy[code]),
                 wall_ns=float(np.median(walls)) if len(walls) and shown else None,
                 width=structure.usual(p.width[mine][p.width[mine] > 0]),
                 basis=str(layout.basis[mine[0]]),

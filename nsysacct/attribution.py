@@ -16,7 +16,6 @@ import numpy.typing as npt
 from nsysacct.evidence import EXCLUSIVE, Code, NameEvidence
 from nsysacct.model import BUCKETS, PROVENANCE, Finding
 from nsysacct.timeline import Kind, Timeline
-from nsysacct.trace import NONE
 
 U8 = npt.NDArray[np.uint8]
 I32 = npt.NDArray[np.int32]
@@ -75,32 +74,26 @@ def attribute(
     ignore : collection of str
         Bases that may not be used.
     """
-    count = len(timeline)
-    exclusive = np.where(timeline.kind == Kind.KERNEL, names.code, Code.UNKNOWN).astype(np.uint8)
-    structure = np.full(count, Code.UNKNOWN, np.uint8)
-    how = np.full(count, NO_BASIS, np.uint8)
-    inside = pass_of != NONE
-    if len(pass_code):
-        structure[inside] = pass_code[pass_of[inside]]
-        index = np.array([BASES.index(b) for b in pass_basis], np.uint8)
-        how[inside] = index[pass_of[inside]]
-        # rows of an expanded graph, and eager rows, are placed by position; whole graphs as graphs
-        rows = (timeline.kind != Kind.GRAPH) & (how == BASES.index("graph"))
-        how[rows] = BASES.index("positional")
-        whole = (timeline.kind == Kind.GRAPH) & (how == BASES.index("positional"))
-        how[whole] = BASES.index("graph")
-    rungs = (
-        (exclusive, np.full(count, BASES.index("exclusive"), np.uint8)),
-        (nvtx, np.full(count, BASES.index("nvtx"), np.uint8)),
-        (structure, how),
-    )
-    bucket = np.full(count, UNATTRIBUTED, np.uint8)
-    basis = np.full(count, NO_BASIS, np.uint8)
+    kernel = timeline.kind == Kind.KERNEL
+    exclusive = names.code if kernel.all() else np.where(kernel, names.code, np.uint8(Code.UNKNOWN))
+    # one more pass than there are answers for the events of none
+    structure = np.append(pass_code, np.uint8(Code.UNKNOWN))[pass_of]
+    how = np.array([*(BASES.index(b) for b in pass_basis), NO_BASIS], np.uint8)[pass_of]
+    # rows of an expanded graph, and eager rows, are placed by position; whole graphs as graphs
+    whole = timeline.kind == Kind.GRAPH
+    how[~whole & (how == BASES.index("graph"))] = BASES.index("positional")
+    how[whole & (how == BASES.index("positional"))] = BASES.index("graph")
+    bucket = np.full(len(timeline), UNATTRIBUTED, np.uint8)
+    basis = np.full(len(timeline), NO_BASIS, np.uint8)
     banned = np.isin(np.arange(NO_BASIS + 1), [BASES.index(b) for b in ignore if b in BASES])
-    for code, rung in rungs:
+    for code, rung in (
+        (exclusive, np.uint8(BASES.index("exclusive"))),
+        (nvtx, np.uint8(BASES.index("nvtx"))),
+        (structure, how),
+    ):
         usable = (basis == NO_BASIS) & _PLACED[code] & ~banned[rung]
-        bucket[usable] = _BUCKET_OF[code[usable]]
-        basis[usable] = rung[usable]
+        np.copyto(bucket, _BUCKET_OF[code], where=usable)
+        np.copyto(basis, rung, where=usable)
     return Attribution(bucket, basis, _disagreements(timeline, exclusive, nvtx, structure, ignore))
 
 
@@ -118,10 +111,12 @@ def _disagreements(
     gpu = timeline.is_gpu_time
     for i, a in enumerate(labels):
         for b in labels[i + 1 :]:
-            both = np.flatnonzero(gpu & _PLACED[sources[a]] & _PLACED[sources[b]])
-            differ = both[_RANK[sources[a][both]] != _RANK[sources[b][both]]]
-            shared, apart = _spent(timeline, both), _spent(timeline, differ)
-            if apart > shared // 100:
+            both = gpu & _PLACED[sources[a]] & _PLACED[sources[b]]
+            differ = np.flatnonzero(both & (_RANK[sources[a]] != _RANK[sources[b]]))
+            if not len(differ):
+                continue
+            if timeline.spent_ns(differ) > timeline.spent_ns(both) // 100:
+                apart = timeline.spent_ns(differ)
                 one = int(differ[np.argmax(timeline.duration[differ])])
                 found.append(
                     Finding(
@@ -133,10 +128,6 @@ def _disagreements(
                     )
                 )
     return found
-
-
-def _spent(timeline: Timeline, events: npt.NDArray[np.int64]) -> int:
-    return timeline.spent_ns(events)
 
 
 # plain, prefill and decode are the same work told apart by different knowledge: no disagreement

@@ -163,7 +163,7 @@ def _host_bounds(
     syncs = syncs[np.argsort(api.start[syncs], kind="stable")]
     at = np.searchsorted(api.start[syncs], line.launch[events])
     inside = at < len(syncs)
-    until = np.where(inside, api.end[syncs[np.minimum(at, len(syncs) - 1)]], line.launch[events])
+    until = np.where(inside, api.end_of(syncs[np.minimum(at, len(syncs) - 1)]), line.launch[events])
     return np.asarray(np.maximum(until - line.launch[events], 0))
 
 

@@ -83,6 +83,10 @@ class NameEvidence:
     requests: I32
     phase: npt.NDArray[np.signedinteger[Any]]
 
+    def code_of(self, signature: int) -> Code:
+        """What a signature says (an index of `signatures`, or NONE)."""
+        return Code.UNKNOWN if signature == NONE else _CODE_OF[self.signatures[signature].bucket]
+
 
 def read_names(
     timeline: Timeline, trace: Trace, spec: EngineSpec | None, *, exclusive: bool = True

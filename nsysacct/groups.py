@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -11,6 +12,24 @@ import numpy.typing as npt
 
 I64 = npt.NDArray[np.int64]
 Index = npt.NDArray[np.integer[Any]]
+
+
+BLOCK = 1 << 20
+"""Elements worked on at a time, so that what is computed on the way stays small and in the cache."""
+
+
+def blocks(size: int) -> Iterator[slice]:
+    """Cut `size` elements into blocks."""
+    for low in range(0, size, BLOCK):
+        yield slice(low, min(low + BLOCK, size))
+
+
+def counts(values: Index, count: int) -> I64:
+    """How often each of the numbers below `count` occurs."""
+    total = np.zeros(count, np.int64)
+    for block in blocks(len(values)):
+        total += np.bincount(values[block], minlength=count)
+    return total
 
 
 @dataclass(frozen=True, slots=True)

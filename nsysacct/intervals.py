@@ -5,48 +5,57 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from nsysacct.groups import blocks
+
 I64 = npt.NDArray[np.int64]
 
 
-def merge(start: I64, end: I64) -> tuple[I64, I64]:
-    """Merge intervals into the disjoint ones that cover the same instants.
+class Cover:
+    """Union of intervals that come in ascending order of their starts, some at a time.
 
-    Parameters
+    Attributes
     ----------
-    start, end : int64, shape (n,)
-        In any order; ``end >= start``.
-
-    Returns
-    -------
-    start, end : int64, shape (m,)
-        Sorted, disjoint and not touching; empty intervals are dropped.
+    total : int
+        Time covered so far, ns.
 
     Examples
     --------
     >>> import numpy as np
-    >>> merge(np.array([5, 0, 2]), np.array([9, 3, 4]))
-    (array([0, 5]), array([4, 9]))
+    >>> cover = Cover()
+    >>> cover.add(np.array([0, 2]), np.array([3, 5]))
+    (array([0, 3]), array([3, 5]))
+    >>> cover.add(np.array([4, 8]), np.array([6, 9]))
+    (array([5, 8]), array([6, 9]))
+    >>> cover.total
+    8
     """
-    keep = end > start
-    if not keep.all():
-        start, end = start[keep], end[keep]
-    if not len(start):
-        return start, end
-    if not (start[1:] >= start[:-1]).all():
-        order = np.argsort(start, kind="stable")
-        start, end = start[order], end[order]
-    reach = np.maximum.accumulate(end)
-    opens = np.ones(len(start), bool)
-    opens[1:] = start[1:] > reach[:-1]
-    first = np.flatnonzero(opens)
-    last = np.append(first[1:] - 1, len(start) - 1)
-    return start[first], reach[last]
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._reach = np.int64(np.iinfo(np.int64).min)
+
+    def add(self, start: I64, end: I64) -> tuple[I64, I64]:
+        """Cover more; gives the parts that were not covered before, ascending and disjoint."""
+        if not len(start):
+            return start, end
+        reach = np.maximum.accumulate(np.concatenate([[self._reach], end]))
+        begin = np.maximum(start, reach[:-1])
+        self._reach = reach[-1]
+        new = end > begin
+        begin, end = begin[new], end[new]
+        self.total += int((end - begin).sum())
+        return begin, end
 
 
 def union_ns(start: I64, end: I64) -> int:
-    """Time covered by at least one of the intervals, ns."""
-    s, e = merge(start, end)
-    return int((e - s).sum())
+    """Time covered by at least one of the intervals (in any order; ``end >= start``), ns."""
+    if not bool((start[1:] >= start[:-1]).all()):
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
+    cover = Cover()
+    for block in blocks(len(start)):
+        cover.add(start[block], end[block])
+    return cover.total
 
 
 def clip(start: I64, end: I64, low: int, high: int) -> tuple[I64, I64]:
@@ -54,17 +63,17 @@ def clip(start: I64, end: I64, low: int, high: int) -> tuple[I64, I64]:
     return np.clip(start, low, high), np.clip(end, low, high)
 
 
-def covered_ns(merged: tuple[I64, I64], low: I64, high: I64) -> I64:
-    """Covered time inside each window [low, high), ns, from an already merged cover.
+def covered_ns(parts: tuple[I64, I64], low: I64, high: I64) -> I64:
+    """Covered time inside each window [low, high), ns.
 
     Parameters
     ----------
-    merged : (start, end)
-        As `merge` returns them.
+    parts : (start, end)
+        Ascending and disjoint, as `Cover.add` gives them.
     low, high : int64, shape (w,)
         Windows, in any order.
     """
-    start, end = merged
+    start, end = parts
     if not len(start):
         return np.zeros(len(low), np.int64)
     total = np.concatenate([[0], np.cumsum(end - start)])

@@ -17,6 +17,7 @@ from nsysacct.model import BlindSpot, Finding
 from nsysacct.nvtx import default_code
 from nsysacct.timeline import Kind, Timeline
 from nsysacct.trace import NONE, ApiKind, Trace
+from nsysacct.trace.join import ById
 
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
@@ -71,18 +72,18 @@ def find(trace: Trace, line: Timeline) -> tuple[list[BlindSpot], list[Finding]]:
 
 def _launches(trace: Trace, line: Timeline, last: int | None) -> BlindSpot | None:
     """Launch calls whose kernel is not in the trace."""
-    api = trace.api
-    launches = np.flatnonzero(api.kind == ApiKind.KERNEL_LAUNCH)
-    launches = launches[(api.process[launches] == line.process) & (api.return_value[launches] == 0)]
-    launches = launches[~_while_capturing(trace, launches)]
-    if not len(launches):
+    api, kernels = trace.api, trace.kernels
+    launching = (api.kind == ApiKind.KERNEL_LAUNCH) & (api.process == line.process)
+    launching &= api.return_value == 0
+    mine = kernels.process == line.process
+    shown = ById.of(kernels.correlation if mine.all() else kernels.correlation[mine])
+    without = np.flatnonzero(launching & (shown.rows(api.correlation) == NONE))
+    missing = without[~_while_capturing(trace, without)]
+    if not len(missing):
         return None
-    kernels = trace.kernels
-    joined = np.isin(
-        api.correlation[launches], kernels.correlation[kernels.process == line.process]
-    )
-    missing = launches[~joined]
-    share = len(missing) / len(launches)
+    launches = int(np.count_nonzero(launching))
+    launches -= int(np.count_nonzero(_while_capturing(trace, np.flatnonzero(launching))))
+    share = len(missing) / launches
     if share <= EDGE:
         return None
     tail = last is not None and float((api.start[missing] > last).mean()) > 0.5
@@ -95,10 +96,10 @@ def _launches(trace: Trace, line: Timeline, last: int | None) -> BlindSpot | Non
         kind="lost-tail" if tail else "lost-events",
         severity="fatal" if share > 0.01 else "warning",
         hidden_ns=None,
-        hidden_max_ns=int(api.end[missing].max() - api.start[missing].min()),
+        hidden_max_ns=int(api.end_of(missing).max() - api.start[missing].min()),
         basis=None,
         count=len(missing),
-        detail=f"{len(missing)} of {len(launches)} kernel launches ({share:.1%}) have no kernel row, {where}",
+        detail=f"{len(missing)} of {launches} kernel launches ({share:.1%}) have no kernel row, {where}",
         remedy=REMEDY,
     )
 
@@ -106,15 +107,14 @@ def _launches(trace: Trace, line: Timeline, last: int | None) -> BlindSpot | Non
 def _jumps(trace: Trace, line: Timeline, last: int | None) -> BlindSpot | None:
     """Correlation ids that were handed out and never delivered."""
     api = trace.api
-    mine = np.flatnonzero((api.process == line.process) & (api.correlation > 0))
-    if len(mine) < 2:
+    valid = (api.process == line.process) & (api.correlation > 0)
+    count = int(np.count_nonzero(valid))
+    if count < 2:
         return None
-    ids = api.correlation[mine]
-    order = mine
-    if not (ids[1:] >= ids[:-1]).all():
-        by_id = np.argsort(ids, kind="stable")
-        order, ids = mine[by_id], ids[by_id]
-    skipped = np.diff(ids) - 1
+    ids = api.correlation if valid.all() else api.correlation[valid]
+    ids = ids if (ids[1:] >= ids[:-1]).all() else np.sort(ids)
+    skipped = np.diff(ids)
+    skipped -= 1
     if int(skipped.max()) < JUMP:
         return None
     # a library that calls untraced functions skips a few ids all the time; a loss skips thousands
@@ -122,16 +122,17 @@ def _jumps(trace: Trace, line: Timeline, last: int | None) -> BlindSpot | None:
     lost = np.flatnonzero(skipped >= max(JUMP, 20 * usual))
     if not len(lost):
         return None
-    first = int(api.end[order[lost[0]]])
+    before = np.flatnonzero(valid & (api.correlation == ids[lost[0]]))
+    first = int(api.end_of(before)[-1])
     total = int(skipped[lost].sum())
     ends = "" if last is None else f"; the last GPU event is at {_s(last)}"
     return BlindSpot(
         kind="lost-events",
-        severity="fatal" if total > 0.01 * len(mine) else "warning",
+        severity="fatal" if total > 0.01 * count else "warning",
         hidden_ns=None,
         basis=None,
         count=total,
-        detail=f"{total} correlation ids are missing in {len(lost)} jumps, {len(mine)} calls are there: whole "
+        detail=f"{total} correlation ids are missing in {len(lost)} jumps, {count} calls are there: whole "
         "stretches of calls and their kernels were not delivered; trustworthy up to "
         f"{_s(first)}, before the first jump{ends}",
         remedy=REMEDY,
@@ -177,12 +178,18 @@ def _while_capturing(trace: Trace, launches: I64) -> Bool:
     begins = np.array(["StreamBeginCapture" in n for n in trace.api_names] or [False], bool)
     ends = np.array(["StreamEndCapture" in n for n in trace.api_names] or [False], bool)
     inside = np.zeros(len(launches), bool)
+    if not begins.any() or not len(launches):
+        return inside
     opened, closed = np.flatnonzero(begins[api.name]), np.flatnonzero(ends[api.name])
-    lane = api.process.astype(np.int64) * (1 << 32) + api.thread
-    for thread in np.unique(lane[opened]):
-        mine = np.flatnonzero(lane[launches] == thread)
+
+    def of_thread(calls: I64, process: int, thread: int) -> Bool:
+        return np.asarray((api.process[calls] == process) & (api.thread[calls] == thread))
+
+    threads = {*zip(api.process[opened].tolist(), api.thread[opened].tolist(), strict=True)}
+    for one in threads:
+        mine = np.flatnonzero(of_thread(launches, *one))
         at = api.start[launches[mine]]
-        started = np.searchsorted(np.sort(api.start[opened[lane[opened] == thread]]), at)
-        ended = np.searchsorted(np.sort(api.start[closed[lane[closed] == thread]]), at)
+        started = np.searchsorted(np.sort(api.start[opened[of_thread(opened, *one)]]), at)
+        ended = np.searchsorted(np.sort(api.start[closed[of_thread(closed, *one)]]), at)
         inside[mine] = started > ended
     return inside

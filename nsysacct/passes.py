@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from nsysacct.evidence import Code, NameEvidence
-from nsysacct.groups import Groups
+from nsysacct.groups import Groups, blocks
 from nsysacct.timeline import Kind, Timeline
 from nsysacct.trace import NONE
 from nsysacct.trace.encoding import distinct
+from nsysacct.trace.tables import Ids
 
 I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
@@ -85,7 +86,8 @@ def cut(timeline: Timeline, names: NameEvidence) -> Passes:
     """
     is_memory = timeline.is_memory
     in_graph = (timeline.graph != NONE) | (timeline.kind == Kind.BLIND)
-    work = np.flatnonzero(~is_memory | in_graph)
+    work = ~is_memory | in_graph
+    events = np.flatnonzero(work).astype(np.int32)
     unit, epoch, lane = timeline.unit[work], timeline.epoch[work], timeline.stream[work]
     graph = in_graph[work]
     if graph.any():
@@ -94,32 +96,30 @@ def cut(timeline: Timeline, names: NameEvidence) -> Passes:
         of_unit = np.repeat(lane[first], np.diff(np.append(first, len(unit))))
         lane = np.where(graph, of_unit, lane)
         del first, of_unit
-    ordered = work
-    if len(work) and not (lane == lane[0]).all():  # epochs ascend already
+    if len(events) and not (lane == lane[0]).all():  # epochs ascend already
         by_lane = np.lexsort((lane, epoch))
-        ordered = work[by_lane]
+        events = events[by_lane]
         epoch, lane, graph, unit = epoch[by_lane], lane[by_lane], graph[by_lane], unit[by_lane]
         del by_lane
-    opens = np.ones(len(work), bool)
-    if len(work) > 1:
-        opens[1:] = (epoch[1:] != epoch[:-1]) | (lane[1:] != lane[:-1])
-        opens[1:] |= (graph[1:] | graph[:-1]) & (unit[1:] != unit[:-1])
-    del work, epoch, unit  # a column of 10 million rows each
-    opens |= _after_ends(ordered, lane, graph, names)
+    opens = np.ones(len(events), bool)
+    opens[1:] = (epoch[1:] != epoch[:-1]) | (lane[1:] != lane[:-1])
+    opens[1:] |= (graph[1:] | graph[:-1]) & (unit[1:] != unit[:-1])
+    del epoch, unit  # a column of 10 million rows each
+    opens |= _after_ends(events, lane, graph, names)
     del lane, graph
-    opens |= _split_mixed(ordered, opens, timeline, names)
+    opens[_mixed(events, opens, timeline, names)] = True
     rough = np.cumsum(opens, dtype=np.int32)
     rough -= 1
-    first_event = np.minimum.reduceat(ordered, np.flatnonzero(opens)) if len(ordered) else ordered
+    first_event = np.minimum.reduceat(events, np.flatnonzero(opens)) if len(events) else events
     rank = np.empty(len(first_event), np.int32)
     rank[np.argsort(first_event, kind="stable")] = np.arange(len(first_event), dtype=np.int32)
     pass_of = np.full(len(timeline), NONE, np.int32)
-    pass_of[ordered] = rank[rough]  # event order is launch order
+    pass_of[events] = rank[rough]  # event order is launch order
     _adopt_memory(timeline, pass_of, is_memory & ~in_graph)
     return features(timeline, names, pass_of)
 
 
-def _after_ends(ordered: I64, lane: I32, in_graph: Bool, names: NameEvidence) -> Bool:
+def _after_ends(ordered: I32, lane: Ids, in_graph: Bool, names: NameEvidence) -> Bool:
     """Cuts behind kernels that end every pass of the engine (marker ``pass-end``).
 
     A lane without such kernels of its own (half of a pass split over two streams) is cut where the
@@ -138,33 +138,35 @@ def _after_ends(ordered: I64, lane: I32, in_graph: Bool, names: NameEvidence) ->
     return cuts
 
 
-def _split_mixed(ordered: I64, opens: Bool, timeline: Timeline, names: NameEvidence) -> Bool:
+def _mixed(ordered: I32, opens: Bool, timeline: Timeline, names: NameEvidence) -> list[int]:
     """Extra cuts where exclusive anchors of different phases stand in one pass.
 
     Between two such anchors the cut goes before the largest pause of the host: launching a pass is
     a tight loop, and the engine decides something between two passes. A verify pass of one row runs
     single-row kernels of the target beside its own: where the two alternate they are one pass.
     """
-    extra = np.zeros(len(ordered), bool)
     phase = names.phase[ordered]
-    anchored = np.flatnonzero(phase != NONE)
-    if len(anchored) < 2:
-        return extra
-    group = np.cumsum(opens, dtype=np.int64)
-    left, right = anchored[:-1], anchored[1:]
-    differ = (phase[left] != phase[right]) & (group[left] == group[right])
-    differ &= ~_one_pass(phase[left], phase[right], group[left], differ)
-    launch = timeline.launch[ordered]
-    for a, b in zip(left[differ], right[differ], strict=True):
-        pauses = launch[a + 1 : b + 1] - launch[a:b]
-        extra[a + 1 + int(np.argmax(pauses))] = True
-    return extra
+    anchored = np.flatnonzero(phase != NONE).astype(np.int32)
+    phase = phase[anchored]
+    changes = np.flatnonzero(phase[1:] != phase[:-1])
+    if not len(changes):
+        return []
+    left, right = anchored[changes], anchored[changes + 1]
+    group = np.cumsum(opens, dtype=np.int32)
+    inside = group[left] == group[right]
+    left, right, changes, group = left[inside], right[inside], changes[inside], group[left[inside]]
+    apart = ~_one_pass(phase[changes], phase[changes + 1], group)
+    cuts = []
+    for a, b in zip(left[apart].tolist(), right[apart].tolist(), strict=True):
+        launch = timeline.launch[ordered[a : b + 1]]
+        cuts.append(a + 1 + int(np.argmax(launch[1:] - launch[:-1])))
+    return cuts
 
 
-def _one_pass(left: I32, right: I32, group: I64, differ: Bool) -> Bool:
+def _one_pass(left: Ids, right: Ids, group: I32) -> Bool:
     """Changes between target and verify anchors that alternate inside one group."""
     both = (Code.TARGET, Code.VERIFY)
-    change = differ & np.isin(left, both) & np.isin(right, both)
+    change = np.isin(left, both) & np.isin(right, both)
     times = np.bincount(group[change], minlength=int(group.max(initial=0)) + 1)
     alternate: Bool = change & (times[group] >= ALTERNATE)
     return alternate
@@ -177,7 +179,7 @@ ALTERNATE = 2
 def _adopt_memory(timeline: Timeline, pass_of: I32, memory: Bool) -> None:
     """Give each copy and set to a neighbouring pass: inputs to the next, the rest to the previous."""
     events = np.flatnonzero(memory)
-    work = np.flatnonzero(pass_of != NONE)
+    work = np.flatnonzero(pass_of != NONE).astype(np.int32)
     if not len(events) or not len(work):
         return
     at = np.searchsorted(work, events)
@@ -197,46 +199,68 @@ def features(timeline: Timeline, names: NameEvidence, pass_of: I32) -> Passes:
         Pass of each event, numbered in launch order; NONE for none.
     """
     count = int(pass_of.max(initial=NONE)) + 1
-    placed = pass_of != NONE
-    events = np.flatnonzero(placed)
-    groups = Groups.of(pass_of[events], count)
     big = np.iinfo(np.int64).max
-    launch = np.full(count, big)
-    first = np.full(count, len(timeline) - 1)
-    first[groups.present] = events[groups.first()]
-    launch[groups.present] = timeline.launch[first[groups.present]]  # events are in launch order
-    start = groups.least(timeline.start[events], big)
-    end = groups.most(timeline.end_of(events), -big)
-    if timeline.is_memory.any():
-        events = np.flatnonzero(placed & ~timeline.is_memory)
-        groups = Groups.of(pass_of[events], count)
-    ids = pass_of[events]
-    first_work = np.full(count, len(timeline) - 1)
-    first_work[groups.present] = events[groups.first()]
-    units, lowest = np.full(count, -1), np.full(count, big)
-    units[groups.present] = timeline.unit[events[groups.last()]]
-    lowest[groups.present] = timeline.unit[first_work[groups.present]]
-    anchors = _anchors(ids, names.code[events], timeline.kind[events] == Kind.KERNEL, count)
-    single = units == lowest  # one launch: a graph launch is a pass of its own
+    nothing = len(timeline) - 1
+    first, first_work, last_work = (np.full(count, e) for e in (nothing, nothing, -1))
+    start, end = np.full(count, big), np.full(count, -big)
+    gpu_ns = np.zeros(count, np.int64)
+    anchors = np.zeros((count, len(Code)), np.int64)
+    for block in blocks(len(timeline)):
+        events = np.flatnonzero(pass_of[block] != NONE) + block.start
+        if not len(events):
+            continue
+        low, near = _near(pass_of[events])  # launches ascend, so a block holds a few passes of all
+        span = slice(low, low + near.count)
+        here = near.present + low
+        first[here] = np.minimum(first[here], events[near.first()])
+        np.minimum(start[span], near.least(timeline.start[events], big), out=start[span])
+        np.maximum(end[span], near.most(timeline.end_of(events), -big), out=end[span])
+        kind = timeline.kind[events]
+        work = (kind != Kind.MEMCPY) & (kind != Kind.MEMSET)
+        if not work.all():
+            events = events[work]
+            if not len(events):
+                continue
+            low, near = _near(pass_of[events])
+            span = slice(low, low + near.count)
+            here = near.present + low
+        first_work[here] = np.minimum(first_work[here], events[near.first()])
+        last_work[here] = events[near.last()]
+        gpu_ns[span] += near.sum(timeline.duration[events])
+        anchors[span] += _anchors(
+            pass_of[events] - low,
+            names.code[events],
+            timeline.kind[events] == Kind.KERNEL,
+            near.count,
+        )
+    some = last_work >= 0
+    single = some & (timeline.unit[first_work] == timeline.unit[last_work])
+    # one launch: a graph launch is a pass of its own
     is_blind = single & (timeline.kind[first_work] == Kind.BLIND)
-    graph = np.where(single, timeline.graph[first_work], NONE)
+    graph = np.where(single, timeline.graph[first_work].astype(np.int64), NONE)
     return Passes(
         pass_of=pass_of,
-        launch=launch,
+        launch=timeline.launch[first],
         start=start,
         end=end,
-        stream=timeline.stream[first_work],
+        stream=timeline.stream[first_work].astype(np.int32),
         epoch=timeline.epoch[first_work],
         graph=graph,
         is_graph=(graph != NONE) | is_blind,
         is_blind=is_blind,
         kernels=anchors.sum(axis=1),
-        gpu_ns=groups.sum(timeline.duration[events]),
+        gpu_ns=gpu_ns,
         anchors=anchors,
-        width=_widths(ids, names.width[events], count),
+        width=_widths(names.width, pass_of, count),
         waits=_waits(timeline, first),
         returned=_returned(timeline, pass_of, count),
     )
+
+
+def _near(ids: I32) -> tuple[int, Groups]:
+    """Smallest id, and the groups of ids above it."""
+    low = int(ids.min())
+    return low, Groups.of(ids - low, int(ids.max()) - low + 1)
 
 
 def _waits(timeline: Timeline, first: I64) -> I64:
@@ -265,23 +289,37 @@ _TABLE = 1 << 24
 """Cells of a table of votes; where there would be more, votes are sorted instead."""
 
 
-def _widths(ids: I32, width: I32, count: int) -> I32:
+def _widths(width: I32, pass_of: I32, count: int) -> I32:
     """The width that most kernels of a pass show; the larger one in a tie.
 
     A pass of M rows may run its head, or a reduction, on fewer rows: the majority is the pass.
     """
     result = np.full(count, NONE, np.int32)
-    shown = np.flatnonzero(width != NONE)
-    if not len(shown):
-        return result
-    widths, code = distinct(width[shown])
-    ballot = ids[shown].astype(np.int64) * len(widths) + code
-    if count * len(widths) <= _TABLE:
-        table = np.bincount(ballot, minlength=count * len(widths)).reshape(count, len(widths))
+    widths, code = distinct(width)
+    if count * len(widths) > _TABLE:
+        return _sorted_widths(width, pass_of, result)
+    table = np.zeros((count, len(widths)), np.int64)
+    for block in blocks(len(width)):
+        shown = np.flatnonzero((width[block] != NONE) & (pass_of[block] != NONE))
+        if not len(shown):
+            continue
+        ids = pass_of[block][shown]
+        low, high = int(ids.min()), int(ids.max())
+        ballot = (ids - low) * np.int64(len(widths)) + code[block][shown]
+        votes = np.bincount(ballot, minlength=(high - low + 1) * len(widths))
+        table[low : high + 1] += votes.reshape(-1, len(widths))
+    if table.size:
         chosen = len(widths) - 1 - np.argmax(table[:, ::-1], axis=1)
         some = table.any(axis=1)
         result[some] = widths[chosen[some]]
-        return result
+    return result
+
+
+def _sorted_widths(width: I32, pass_of: I32, result: I32) -> I32:
+    """Do as `_widths` without a table, into `result`."""
+    shown = np.flatnonzero((width != NONE) & (pass_of != NONE))
+    widths, code = distinct(width[shown])
+    ballot = pass_of[shown].astype(np.int64) * len(widths) + code
     pairs, votes = np.unique(ballot, return_counts=True)
     passes, candidate = np.divmod(pairs, len(widths))
     order = np.lexsort((candidate, votes, passes))

@@ -8,8 +8,8 @@ import numpy.typing as npt
 from nsysacct import structure
 from nsysacct.attribution import Attribution
 from nsysacct.evidence import Code
-from nsysacct.groups import Groups
-from nsysacct.intervals import covered_ns, merge, union_ns
+from nsysacct.groups import Groups, blocks, counts
+from nsysacct.intervals import covered_ns
 from nsysacct.model import BUCKETS, IN_ROUNDS, RoundRow, Semantics, Window
 from nsysacct.semantics import n_ok_from_replay
 from nsysacct.structure import Structure
@@ -29,11 +29,18 @@ def round_of_events(line: Timeline, found: Structure, placed: Attribution) -> I3
     if not rounds:
         return np.full(len(line), NONE, np.int32)
     starts = structure.round_starts(found)
-    index = (np.searchsorted(starts, line.launch, side="right") - 1).astype(np.int32)
+    # launches ascend: each round takes those from its own start to the next one's
+    first = np.searchsorted(line.launch, np.maximum.accumulate(starts))
+    bounds = np.concatenate([[0], first, [len(line)]])
+    index = np.repeat(np.arange(-1, rounds, dtype=np.int32), np.diff(bounds))
     inside = _IN_ROUNDS[placed.bucket]
-    index[inside] = np.maximum(index[inside], 0)
-    end = line.launch[inside].max(initial=starts[-1])
-    index[(line.launch > end) & ~inside] = NONE
+    before = slice(0, int(bounds[1]))
+    index[before][inside[before]] = 0
+    end = int(starts[-1])
+    if inside.any():
+        last = len(inside) - 1 - int(np.argmax(inside[::-1]))
+        end = max(end, int(line.launch[last]))
+    index[np.searchsorted(line.launch, end, side="right") :] = NONE
     return index
 
 
@@ -45,34 +52,20 @@ def rounds_and_window(
     semantics: Semantics,
 ) -> tuple[list[RoundRow], Window]:
     """Per-round rows and the wall window of all rounds."""
-    shown = line.kind != Kind.BLIND
     rounds = found.layout.rounds
     if not rounds:
-        if not shown.any():
-            return [], Window(start_ns=0, end_ns=0, wall_ns=0, busy_ns=0, residual_ns=0)
-        low, high = int(line.start[shown].min()), int(line.end_of(shown).max())
-        busy = union_ns(line.start[shown], line.end_of(shown))
-        return [], Window(
-            start_ns=low,
-            end_ns=high,
-            wall_ns=high - low,
-            busy_ns=busy,
-            residual_ns=high - low - busy,
-        )
-    mine = np.flatnonzero(_IN_ROUNDS[placed.bucket] & (round_of != NONE))
-    groups = Groups.of(round_of[mine], rounds)
-    big = np.iinfo(np.int64).max
-    start = groups.least(line.start[mine], big)
-    end = groups.most(line.end_of(mine), -big)
+        return [], _whole_window(line)
+    start, end = _spans(line, placed, round_of, rounds)
     # a pass of blind launches has no GPU time: its host time stands in
-    empty = start == big
+    empty = start == _NEVER
     start[empty] = structure.round_starts(found)[empty]
     end[empty] = start[empty]
     start = np.maximum.accumulate(start)
     close = np.append(start[1:], max(int(end[-1]), int(start[-1])))
     low, high = int(start[0]), int(close[-1])
-    cover = merge(line.start, line.end)  # blind launches are empty intervals
-    covered = covered_ns(cover, start, close)
+    covered = np.zeros(rounds, np.int64)
+    for parts in line.covered():
+        covered += covered_ns(parts, start, close)
     gpu_ns = _by_bucket(line, placed, round_of, rounds)
     sums = {name: gpu_ns[BUCKETS.index(name)] for name in IN_ROUNDS}
     other = gpu_ns[~_IN_ROUNDS].sum(axis=0)
@@ -80,7 +73,7 @@ def rounds_and_window(
     copies = np.flatnonzero(line.is_memory & (round_of != NONE))
     np.add.at(memory, round_of[copies], line.duration[copies])
     unit_first = np.concatenate([[True], line.unit[1:] != line.unit[:-1]]) & ~line.is_memory
-    launches = np.bincount(round_of[unit_first & (round_of != NONE)], minlength=rounds)
+    launches = counts(round_of[unit_first & (round_of != NONE)], rounds)
     layout = found.layout
     flags = _flags(close - start, found)
     rows = []
@@ -125,12 +118,46 @@ def _fitting_n_ok(semantics: Semantics, steps: int, k: int | None, unsure: bool)
     return n_ok_from_replay(semantics.replay, steps, k)
 
 
+_NEVER = np.iinfo(np.int64).max
+
+
+def _whole_window(line: Timeline) -> Window:
+    """Window from the first GPU event to the last, where there are no rounds."""
+    shown = line.kind != Kind.BLIND
+    if not shown.any():
+        return Window(start_ns=0, end_ns=0, wall_ns=0, busy_ns=0, residual_ns=0)
+    low, high = int(line.start[shown].min()), int(line.end_of(shown).max())
+    busy = int(line.busy_ns(shown, 2)[1])
+    return Window(
+        start_ns=low,
+        end_ns=high,
+        wall_ns=high - low,
+        busy_ns=busy,
+        residual_ns=high - low - busy,
+    )
+
+
+def _spans(line: Timeline, placed: Attribution, round_of: I32, rounds: int) -> tuple[I64, I64]:
+    """First GPU start and last GPU end of each round's own work, ns; _NEVER for a start of none."""
+    start, end = np.full(rounds, _NEVER), np.full(rounds, -_NEVER)
+    for block in blocks(len(line)):
+        mine = np.flatnonzero(_IN_ROUNDS[placed.bucket[block]] & (round_of[block] != NONE))
+        mine += block.start
+        groups = Groups.of(round_of[mine], rounds)
+        np.minimum(start, groups.least(line.start[mine], _NEVER), out=start)
+        np.maximum(end, groups.most(line.end_of(mine), -_NEVER), out=end)
+    return start, end
+
+
 def _by_bucket(line: Timeline, placed: Attribution, round_of: I32, rounds: int) -> I64:
     """GPU time of each bucket and round, ns, shape (buckets, rounds)."""
-    mine = np.flatnonzero(line.is_gpu_time & (round_of != NONE))
-    cell = placed.bucket[mine] * np.int64(rounds) + round_of[mine]
     total = np.zeros(len(BUCKETS) * rounds, np.int64)
-    np.add.at(total, cell, line.duration[mine])
+    for block in blocks(len(line)):
+        kind = line.kind[block]
+        mine = (kind == Kind.KERNEL) | (kind == Kind.GRAPH)
+        mine &= round_of[block] != NONE
+        cell = placed.bucket[block][mine] * np.int64(rounds) + round_of[block][mine]
+        np.add.at(total, cell, line.duration[block][mine].astype(np.int64))
     return total.reshape(len(BUCKETS), rounds)
 
 

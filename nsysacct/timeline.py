@@ -8,20 +8,21 @@ Sources: *_KERNEL, *_MEMCPY, *_MEMSET and *_GRAPH_TRACE rows joined with RUNTIME
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from nsysacct.intervals import union_ns
+from nsysacct.groups import Groups, blocks
+from nsysacct.intervals import Cover
 from nsysacct.trace import NONE, ApiKind, Trace
 from nsysacct.trace.encoding import distinct, fitting, is_constant, narrowed
-from nsysacct.trace.tables import Ids
-
-LOOKUP_SPARE = 1 << 20
-"""Places that a table of rows by id may have beyond four times the ids."""
+from nsysacct.trace.join import ById
+from nsysacct.trace.tables import Ids, Timed
 
 I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
@@ -40,7 +41,7 @@ class Kind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(Timed):
     """Events of one (process, GPU), structure of arrays, sorted by launch then GPU start.
 
     Ids and indices are in the narrowest signed type that holds them.
@@ -73,6 +74,8 @@ class Timeline:
         Copies to the host, which it waits for before it goes on.
     returned_bytes : int64, one per copy to the host
         Their sizes, in timeline order.
+    by_start : int32 or None
+        Events in order of GPU start; None when they stand so already.
     """
 
     process: int
@@ -91,6 +94,7 @@ class Timeline:
     copies_in: Bool
     copies_out: Bool
     returned_bytes: I64
+    by_start: I32 | None
 
     def __len__(self) -> int:
         return len(self.start)
@@ -112,26 +116,41 @@ class Timeline:
         """Whether some graph launches show no kernels: timed as a whole, or not at all."""
         return bool(((self.kind == Kind.GRAPH) | (self.kind == Kind.BLIND)).any())
 
-    @property
-    def end(self) -> I64:
-        """GPU end, ns; the launch time for blind launches."""
-        return self.start + self.duration
-
-    def end_of(self, events: npt.NDArray[Any]) -> I64:
-        """GPU end of some events (indices or a mask), ns."""
-        ends: I64 = self.start[events] + self.duration[events]
-        return ends
-
     def spent_ns(self, events: npt.NDArray[Any]) -> int:
         """Sum of the durations of some events (indices or a mask), ns."""
         return int(self.duration[events].sum(dtype=np.int64))
 
-    def busy_ns(self, events: npt.NDArray[Any] | None = None) -> int:
-        """Union of the GPU intervals (of some events: indices or a mask), ns."""
-        if events is None:
-            return union_ns(self.start, self.end)  # blind launches are empty intervals
-        start = self.start[events]
-        return union_ns(start, start + self.duration[events])
+    def covered(self) -> Iterator[tuple[I64, I64]]:
+        """Times in which some event runs, a part at a time: ascending, disjoint intervals, ns."""
+        cover = Cover()
+        for part in self._in_order():
+            yield cover.add(self.start[part], self.end_of(part))
+
+    def busy_ns(self, labels: Ids | U8, count: int) -> I64:
+        """Union of the GPU intervals of the events with each label, ns, shape (count,).
+
+        Parameters
+        ----------
+        labels : integers, one per event
+            Below `count`; negative for none.
+        """
+        covers = [Cover() for _ in range(count)]
+        small = np.int16 if count < np.iinfo(np.int16).max else np.int32  # the quicker to sort
+        for part in self._in_order():
+            groups = Groups.of(np.add(labels[part], 1, dtype=small), count + 1)
+            start, end = self.start[part], self.end_of(part)
+            if groups.order is not None:
+                start, end = start[groups.order], end[groups.order]
+            bounds = np.append(groups.starts, groups.size).tolist()
+            for label, (low, high) in zip(groups.present.tolist(), pairwise(bounds), strict=True):
+                if label:
+                    covers[label - 1].add(start[low:high], end[low:high])
+        return np.array([cover.total for cover in covers], np.int64)
+
+    def _in_order(self) -> Iterator[I32 | slice]:
+        """Events in order of their GPU starts, a block at a time."""
+        for block in blocks(len(self)):
+            yield block if self.by_start is None else self.by_start[block]
 
 
 def _rows_of(process: int, processes: Ids, gpus: Ids, gpu: int) -> I64 | slice:
@@ -142,44 +161,13 @@ def _rows_of(process: int, processes: Ids, gpus: Ids, gpu: int) -> I64 | slice:
     return np.flatnonzero((processes == process) & (gpus == gpu))
 
 
-def _launching_calls(trace: Trace, process: int, correlation: Ids) -> I32 | I64:
-    """Row in ``trace.api`` of the call that launched each event, the first one; NONE for none.
-
-    Ids are handed out one by one, so that a table of rows by id replaces a search in most traces.
-    """
+def _launching_calls(trace: Trace, process: int, correlation: Ids) -> Ids:
+    """Row in ``trace.api`` of the call that launched each event, the first one; NONE for none."""
     api = trace.api
-    constant = is_constant(api.process) and api.process[0] == process
-    mine = None if constant else np.flatnonzero(api.process == process)
-    ids = api.correlation if mine is None else api.correlation[mine]
-    if not len(ids) or not len(correlation):
-        return np.full(len(correlation), NONE, np.int32)
-    low, high = max(int(ids.min()), 0), int(ids.max())
-    if high - low > 4 * len(ids) + LOOKUP_SPARE or len(api) > np.iinfo(np.int32).max:
-        return _search_calls(np.arange(len(ids)) if mine is None else mine, ids, correlation)
-    # one place more than ids, for all that are none of them; the first of equal ids is written last
-    row_of = np.full(high - low + 2, NONE, np.int32)
-    rows = np.arange(len(ids), dtype=np.int32) if mine is None else mine.astype(np.int32)
-    row_of[_places(ids, low, high)[::-1]] = rows[::-1]
-    row_of[-1] = NONE
-    found: I32 = row_of[_places(correlation, low, high)]
-    return found
-
-
-def _places(ids: Ids, low: int, high: int) -> I64:
-    """Place of each id in a table of those from `low` to `high`; all others share the last place."""
-    places = np.subtract(ids, low, dtype=np.int64)
-    if len(ids) and (int(ids.min()) < low or int(ids.max()) > high):
-        places[(ids < low) | (ids > high)] = high - low + 1
-    return places
-
-
-def _search_calls(rows: I64, ids: Ids, correlation: Ids) -> I64:
-    """Do as `_launching_calls` where ids are far apart."""
-    order = np.argsort(ids, kind="stable")
-    sorted_ids = ids[order]
-    at = np.minimum(np.searchsorted(sorted_ids, correlation), len(ids) - 1)
-    known = (sorted_ids[at] == correlation) & (correlation != NONE)
-    return np.where(known, rows[order[at]], NONE)
+    if is_constant(api.process) and api.process[0] == process:
+        return ById.of(api.correlation).rows(correlation)
+    mine = np.flatnonzero(api.process == process)
+    return np.append(mine, NONE)[ById.of(api.correlation[mine]).rows(correlation)]
 
 
 def _sync_times(trace: Trace, process: int) -> I64:
@@ -292,6 +280,7 @@ def build(trace: Trace, process: int, gpu: int, *, with_blind: bool = True) -> T
         copies_in=column(False, copies == _FROM_HOST, False, False, dtype=np.bool_)[order],
         copies_out=copies_out,
         returned_bytes=memops.bytes[source[copies_out]],
+        by_start=_by_start(start),
     )
 
 
@@ -304,8 +293,15 @@ def _order(order: I64) -> I64 | slice:
     return slice(None) if bool((order[1:] > order[:-1]).all()) else order
 
 
+def _by_start(start: I64) -> I32 | None:
+    """Order of GPU starts, or None when events stand in it."""
+    if bool((start[1:] >= start[:-1]).all()):
+        return None
+    return np.argsort(start, kind="stable").astype(np.int32)
+
+
 def _of_calls(
-    values: npt.NDArray[Any], call: I32 | I64, otherwise: npt.NDArray[Any] | np.generic
+    values: npt.NDArray[Any], call: Ids, otherwise: npt.NDArray[Any] | np.generic
 ) -> npt.NDArray[Any]:
     """``values[call]``, and `otherwise` where no call is known."""
     known = call != NONE
@@ -317,7 +313,7 @@ def _of_calls(
     return np.where(known, values[call], otherwise)
 
 
-def _units(correlation: Ids, call: I32 | I64) -> I32:
+def _units(correlation: Ids, call: Ids) -> I32:
     """Number the launches: consecutive events of one call are one."""
     opens = np.ones(len(call), bool)
     known = call != NONE
@@ -341,14 +337,14 @@ def _blind_calls(trace: Trace, process: int) -> I64:
     calls = calls[(api.process[calls] == process) & (api.return_value[calls] == 0)]
     if not len(calls):
         return calls
-    wanted: I64 = np.unique(api.correlation[calls])
-    shown = np.zeros(len(wanted), bool)
+    wanted = ById.of(api.correlation[calls])
+    shown = np.zeros(len(calls) + 1, bool)
     runs = trace.graph_runs
-    for correlation, mine in (
-        (trace.kernels.correlation, trace.kernels.process == process),
-        (trace.memops.correlation, trace.memops.process == process),
-        (runs.correlation, (runs.process == process) & runs.timed),
+    for table, mine in (
+        (trace.kernels, trace.kernels.process == process),
+        (trace.memops, trace.memops.process == process),
+        (runs, (runs.process == process) & runs.timed),
     ):
-        shown |= np.isin(wanted, correlation[mine])
-    blind: I64 = calls[~shown[np.searchsorted(wanted, api.correlation[calls])]]
+        shown[wanted.rows(table.correlation if mine.all() else table.correlation[mine])] = True
+    blind: I64 = calls[~shown[wanted.rows(api.correlation[calls])]]
     return blind

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
-from nsysacct import counting
+from nsysacct import census, counting
 from nsysacct.attribution import Attribution
 from nsysacct.errors import TraceError
 from nsysacct.evidence import Code, NameEvidence
-from nsysacct.model import BUCKETS, BlindSpot, Rounds, Semantics, SignatureCount, Witness
+from nsysacct.model import BUCKETS, BlindSpot, Rounds, SignatureCount, Witness
 from nsysacct.names import parse
 from nsysacct.nvtx import Projection
 from nsysacct.signatures import Pattern
@@ -37,13 +36,14 @@ def judge(
     names: NameEvidence,
     found: Structure,
     placed: Attribution,
+    rows: Sequence[census.Row],
     marks: Projection,
-    semantics: Semantics,
     options: Options,
 ) -> Rounds:
     """Count rounds by all means and compare."""
     layout = found.layout
-    counted, partial = _verify_only(line, trace, names, found)
+    kernels = [row for row in rows if not row.is_graph]
+    counted, partial = _verify_only(kernels, trace, names, found)
     observed = layout.rounds
     proof = counting.prove(counted, options.layers, observed=observed or None)
     signatures = list(proof.signatures)
@@ -55,10 +55,10 @@ def judge(
         return _no_rounds(line, found, placed, marks, options)
     value = observed or proof.rounds
     agree = all(w.agrees for w in witnesses)
-    markers = _marker_counts(line, names, observed)
+    markers = _marker_counts(kernels, names, observed)
     if found.how == "names" and not counted:
-        markers += _pass_counts(line, trace, names, found)
-    signatures = [*markers, *signatures, *_draft_counts(line, trace, names, found)]
+        markers += _pass_counts(kernels, trace, names, found)
+    signatures = [*markers, *signatures, *_draft_counts(kernels, trace, names, found)]
     proven = (bool(counted) and proof.whole and proof.rounds == observed) or (
         bool(markers) and all(m.verdict == "exact" for m in markers)
     )
@@ -159,7 +159,7 @@ def refuse_wrong_layers(rounds: Rounds, trace_name: str, options: Options) -> No
 
 
 def _verify_only(
-    line: Timeline, trace: Trace, names: NameEvidence, found: Structure
+    kernels: Sequence[census.Row], trace: Trace, names: NameEvidence, found: Structure
 ) -> tuple[list[counting.Counted], str]:
     """Kernels that only verify passes run, counted per distinct name; and why they may not be counted.
 
@@ -169,10 +169,14 @@ def _verify_only(
     layout, passes = found.layout, found.passes
     verify = layout.code == Code.VERIFY
     hidden = int((verify & passes.is_graph & (passes.kernels == 0)).sum())
-    kernel = np.flatnonzero(
-        (names.code == Code.VERIFY) & (line.name != NONE) & ~_marker_mask(names)
-    )
-    if not len(kernel):
+    only = [
+        row
+        for row in kernels
+        if row.name != NONE
+        and names.code_of(row.signature) == Code.VERIFY
+        and not _per_round_only(names.signatures[row.signature])
+    ]
+    if not only:
         return [], ""
     if hidden:
         seen = int(verify.sum()) - hidden
@@ -180,16 +184,14 @@ def _verify_only(
             [],
             f"{hidden} of {hidden + seen} verify passes are whole graphs: kernel rows are not scaled to rounds",
         )
-    duration = line.duration
     result = []
-    for name in np.unique(line.name[kernel]):
-        mine = kernel[line.name[kernel] == name]
-        signature = names.signatures[int(names.signature[mine[0]])]
+    for name, alike in _by_name(only):
+        signature = names.signatures[alike[0].signature]
         result.append(
             counting.Counted(
-                pattern=Pattern.of(parse(trace.kernel_names[int(name)])).text,
-                instances=len(mine),
-                gpu_ns=int(duration[mine].sum()),
+                pattern=_pattern(trace, name),
+                instances=sum(row.instances for row in alike),
+                gpu_ns=sum(row.gpu_ns for row in alike),
                 kind=signature.layer or "all",
                 per_layer=signature.per_layer,
                 per_round=signature.per_round,
@@ -199,6 +201,18 @@ def _verify_only(
     return result, ""
 
 
+def _by_name(rows: Sequence[census.Row]) -> list[tuple[int, list[census.Row]]]:
+    """Rows of each kernel name, names ascending."""
+    found: dict[int, list[census.Row]] = {}
+    for row in rows:
+        found.setdefault(row.name, []).append(row)
+    return sorted(found.items())
+
+
+def _pattern(trace: Trace, name: int) -> str:
+    return Pattern.of(parse(trace.kernel_names[name])).text
+
+
 def _per_round_only(signature: Signature) -> bool:
     """Whether a signature is counted by the round: acceptance markers, and what declares per_layer = 0."""
     return signature.marker == "accept" or (
@@ -206,13 +220,8 @@ def _per_round_only(signature: Signature) -> bool:
     )
 
 
-def _marker_mask(names: NameEvidence) -> npt.NDArray[np.bool_]:
-    flags = np.array([_per_round_only(s) for s in names.signatures] + [False], bool)
-    return flags[names.signature]
-
-
 def _pass_counts(
-    line: Timeline, trace: Trace, names: NameEvidence, found: Structure
+    kernels: Sequence[census.Row], trace: Trace, names: NameEvidence, found: Structure
 ) -> list[SignatureCount]:
     """Kernels of some model (width in the name) inside the verify passes, per distinct name.
 
@@ -223,69 +232,59 @@ def _pass_counts(
     verify = layout.code == Code.VERIFY
     if not layout.rounds or (verify & passes.is_graph & (passes.kernels == 0)).any():
         return []
-    inside = passes.pass_of != NONE
-    inside[inside] = verify[passes.pass_of[inside]]
-    mine = np.flatnonzero(
-        inside & (names.code == Code.MODEL) & (names.width > 1) & (line.name != NONE)
-    )
-    rows = []
-    duration = line.duration
-    for name in np.unique(line.name[mine]):
-        events = mine[line.name[mine] == name]
-        if len(events) < layout.rounds:
-            continue  # a width of its own in a few rounds
-        rows.append(
-            _by_round(
-                Pattern.of(parse(trace.kernel_names[int(name)])).text,
-                events,
-                duration,
-                layout.rounds,
-            )
-        )
-    return rows
+    mine = [
+        row
+        for row in kernels
+        if row.phase == Code.VERIFY
+        and row.wide
+        and row.name != NONE
+        and names.code_of(row.signature) == Code.MODEL
+    ]
+    return [
+        _by_round(_pattern(trace, name), alike, layout.rounds)
+        for name, alike in _by_name(mine)
+        if sum(row.instances for row in alike) >= layout.rounds  # else a width of a few rounds
+    ]
 
 
-def _marker_counts(line: Timeline, names: NameEvidence, observed: int) -> list[SignatureCount]:
+def _marker_counts(
+    kernels: Sequence[census.Row], names: NameEvidence, observed: int
+) -> list[SignatureCount]:
     """Kernels that run so many times a verify step, whatever the layers, against the steps seen."""
     rows = []
-    duration = line.duration
     for i, s in enumerate(names.signatures):
-        mine = np.flatnonzero(names.signature == i)
-        if not _per_round_only(s) or not len(mine) or not observed:
-            continue
-        rows.append(_by_round(s.pattern, mine, duration, observed))
+        mine = [row for row in kernels if row.signature == i]
+        if observed and mine and _per_round_only(s):
+            rows.append(_by_round(s.pattern, mine, observed))
     return rows
 
 
 def _draft_counts(
-    line: Timeline, trace: Trace, names: NameEvidence, found: Structure
+    kernels: Sequence[census.Row], trace: Trace, names: NameEvidence, found: Structure
 ) -> list[SignatureCount]:
     """Kernels of draft passes against k draft steps a round: a remainder is shown, not rounded away.
 
     They cross-check; the rounds are proven by what verifies.
     """
-    layout, passes = found.layout, found.passes
-    if (
-        found.how != "names"
-        or not layout.rounds
-        or not found.k
-        or not (names.code == Code.DRAFT).any()
-    ):
+    layout = found.layout
+    codes = {row.signature: names.code_of(row.signature) for row in kernels}
+    if found.how != "names" or not layout.rounds or not found.k or Code.DRAFT not in codes.values():
         return []
     steps = layout.rounds * found.k
-    inside = passes.pass_of != NONE
-    inside[inside] = layout.code[passes.pass_of[inside]] == Code.DRAFT
-    mine = np.flatnonzero(inside & (line.name != NONE) & (names.code != Code.UNKNOWN))
-    duration = line.duration
+    mine = [
+        row
+        for row in kernels
+        if row.phase == Code.DRAFT and row.name != NONE and codes[row.signature] != Code.UNKNOWN
+    ]
     rows = []
-    for name in np.unique(line.name[mine]):
-        events = mine[line.name[mine] == name]
-        per_step, rest = divmod(len(events), steps)
+    for name, alike in _by_name(mine):
+        instances = sum(row.instances for row in alike)
+        per_step, rest = divmod(instances, steps)
         rows.append(
             SignatureCount(
-                pattern=Pattern.of(parse(trace.kernel_names[int(name)])).text,
-                instances=len(events),
-                gpu_ns=int(duration[events].sum()),
+                pattern=_pattern(trace, name),
+                instances=instances,
+                gpu_ns=sum(row.gpu_ns for row in alike),
                 kind="draft-step",
                 layers=steps,
                 per_layer=per_step,
@@ -294,27 +293,26 @@ def _draft_counts(
                 verdict="exact" if not rest else "not whole",
                 detail=""
                 if not rest
-                else f"{len(events)} = {per_step} x {steps} draft steps + {rest}",
+                else f"{instances} = {per_step} x {steps} draft steps + {rest}",
             )
         )
     return sorted(rows, key=lambda r: (-r.instances, r.pattern))
 
 
-def _by_round(
-    pattern: str, events: npt.NDArray[np.int64], duration: npt.NDArray[np.int64], rounds: int
-) -> SignatureCount:
+def _by_round(pattern: str, alike: Sequence[census.Row], rounds: int) -> SignatureCount:
     """One kernel counted against the rounds seen."""
-    per_round, rest = divmod(len(events), rounds)
+    instances = sum(row.instances for row in alike)
+    per_round, rest = divmod(instances, rounds)
     return SignatureCount(
         pattern=pattern,
-        instances=len(events),
-        gpu_ns=int(duration[events].sum()),
+        instances=instances,
+        gpu_ns=sum(row.gpu_ns for row in alike),
         kind="round",
         per_layer=0,
         per_round=per_round if not rest else None,
         rounds=rounds if not rest else None,
         verdict="exact" if not rest else "not whole",
-        detail="" if not rest else f"{len(events)} = {per_round} x {rounds} + {rest}",
+        detail="" if not rest else f"{instances} = {per_round} x {rounds} + {rest}",
     )
 
 
@@ -323,9 +321,8 @@ def _copied_back(line: Timeline, found: Structure) -> int:
     layout = found.layout
     if not layout.rounds:
         return 0
-    begin = found.passes.launch[layout.verify[0]]
-    mine = line.copies_out & (line.launch >= begin)
-    return len(np.unique(line.epoch[mine]))
+    begin = np.searchsorted(line.launch, found.passes.launch[layout.verify[0]])  # they ascend
+    return len(np.unique(line.epoch[begin:][line.copies_out[begin:]]))
 
 
 def _witnesses(

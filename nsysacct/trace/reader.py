@@ -195,6 +195,7 @@ class Trace:
 
     def release(self) -> None:
         """Let go of the largest tables, kernels and API calls; they are read again when asked for."""
+        _ = self.info  # needs them, and takes no room
         self._kernels = self._api = None
 
     @cached_property

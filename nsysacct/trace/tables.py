@@ -39,6 +39,24 @@ class Gpu:
     sm_count: int | None = None
 
 
+class Timed:
+    """Rows with a start and a duration; their ends are computed when asked for."""
+
+    __slots__ = ()
+    start: I64
+    duration: Ids
+
+    @property
+    def end(self) -> I64:
+        """End of each row, ns."""
+        return self.start + self.duration
+
+    def end_of(self, rows: npt.NDArray[Any] | slice) -> I64:
+        """End of some rows (indices, a mask, a slice), ns."""
+        ends: I64 = self.start[rows] + self.duration[rows]
+        return ends
+
+
 @dataclass(frozen=True)
 class _Rows:
     """Base of the tables: where a row lies in the export."""
@@ -52,7 +70,7 @@ class _Rows:
 
 
 @dataclass(frozen=True)
-class Kernels(_Rows):
+class Kernels(_Rows, Timed):
     """CUPTI_ACTIVITY_KIND_KERNEL, valid rows only; one array element a row.
 
     Columns with one value throughout are read-only views of a single element. `graph_node`, `grid`
@@ -73,11 +91,6 @@ class Kernels(_Rows):
 
     def __len__(self) -> int:
         return len(self.start)
-
-    @property
-    def end(self) -> I64:
-        """End, ns."""
-        return self.start + self.duration
 
     @cached_property
     def graph_node(self) -> I64:
@@ -149,7 +162,7 @@ class GraphRuns(_Rows):
 
 
 @dataclass(frozen=True)
-class ApiCalls(_Rows):
+class ApiCalls(_Rows, Timed):
     """CUPTI_ACTIVITY_KIND_RUNTIME: runtime and driver API calls, failed ones included."""
 
     start: I64  # host ns
@@ -163,11 +176,6 @@ class ApiCalls(_Rows):
 
     def __len__(self) -> int:
         return len(self.start)
-
-    @property
-    def end(self) -> I64:
-        """End, host ns."""
-        return self.start + self.duration
 
 
 @dataclass(frozen=True)
