@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import msgspec
@@ -15,6 +16,7 @@ from nsysacct import (
     census,
     evidence,
     hardware,
+    losses,
     nvtx,
     perround,
     structure,
@@ -302,10 +304,11 @@ def _lines(trace: Trace, spec: EngineSpec | None, options: Options) -> list[_Lin
         )
     first_gpu = dict(reversed(pairs))
     lines = []
+    stocks = {process: losses.take_stock(trace, process) for process in first_gpu}
     for process, gpu in pairs:
         line = timeline.build(trace, process, gpu, with_blind=first_gpu[process] == gpu)
         names = evidence.read_names(line, trace, spec, exclusive="exclusive" not in options.ignore)
-        lines.append(_Line(line, names, blindspots.look(trace, line)))
+        lines.append(_Line(line, names, blindspots.look(trace, line, stocks[process])))
     trace.release()
     return lines
 
@@ -357,13 +360,20 @@ def _one(trace: Trace, seen: _Line, spec: EngineSpec | None, options: Options) -
     line, names = seen.line, seen.names
     parts = _place(trace, seen, spec, options)
     marks, found, placed, round_of = parts.marks, parts.found, parts.placed, parts.round_of
-    rows, window = perround.rounds_and_window(line, found, placed, round_of, semantics)
-    counted = census.take(line, names, found, placed)
+    with ThreadPoolExecutor(2, thread_name_prefix="nsysacct-sum") as pool:
+        # passes over all events that do not wait for each other; numpy lets go of the interpreter
+        in_rounds = pool.submit(
+            perround.rounds_and_window, line, found, placed, round_of, semantics
+        )
+        in_graphs = pool.submit(amounts.graphs, line, found, placed)
+        counted = census.take(line, names, found, placed)
+        steps = amounts.steps(line, found)
+        rows, window = in_rounds.result()
+        graphs = in_graphs.result()
     buckets = amounts.buckets(line, placed, counted)
     kernels = amounts.kernel_rows(trace, names, counted)
     rounds = witnesses.judge(line, trace, names, found, placed, counted, marks, options)
     acceptance = _acceptance(options, semantics, found)
-    graphs = amounts.graphs(line, found, placed)
     shown = blindspots.find(trace, line, seen.unseen, found, graphs, options)
     buckets = amounts.with_computed(buckets, shown.priced, rows)
     process = trace.processes[line.process]
@@ -377,7 +387,7 @@ def _one(trace: Trace, seen: _Line, spec: EngineSpec | None, options: Options) -
         blind_spots=shown.spots,
         kernels=kernels,
         per_round=rows,
-        steps=hardware.with_dram(amounts.steps(line, found), trace, line.gpu, found),
+        steps=hardware.with_dram(steps, trace, line.gpu, found),
         findings=[*found.layout.findings, *placed.findings, *shown.findings, *_notes(found)],
         acceptance=acceptance,
         total_gpu_ns=line.spent_ns(line.is_gpu_time),

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from nsysacct import census, evidence, structure
 from nsysacct.attribution import BASES, NO_BASIS, Attribution
 from nsysacct.evidence import Code
-from nsysacct.groups import Groups, blocks, counts
+from nsysacct.groups import Groups, blocks, counts, sums
 from nsysacct.model import (
     BUCKETS,
     IN_ROUNDS,
@@ -39,11 +39,10 @@ def buckets(line: Timeline, placed: Attribution, counted: Sequence[census.Row]) 
     for row in counted:
         gpu_ns[row.bucket] += row.gpu_ns
         if row.basis != NO_BASIS:
-            sums = by_basis[row.bucket]
-            sums[BASES[row.basis]] = sums.get(BASES[row.basis], 0) + row.gpu_ns
+            known = by_basis[row.bucket]
+            known[BASES[row.basis]] = known.get(BASES[row.basis], 0) + row.gpu_ns
     memory = np.flatnonzero(line.is_memory)
-    mem_ns = np.zeros(len(BUCKETS), np.int64)
-    np.add.at(mem_ns, placed.bucket[memory], line.duration[memory])
+    mem_ns = sums(placed.bucket[memory], line.duration[memory], len(BUCKETS))
     blind = line.kind == Kind.BLIND
     launch = (line.graph != NONE) | blind
     launch[1:] &= line.unit[1:] != line.unit[:-1]
@@ -172,8 +171,7 @@ def graphs(line: Timeline, found: Structure, placed: Attribution) -> list[GraphI
     timed = counts(graph_of[line.kind == Kind.GRAPH], len(ids))
     blinds = counts(graph_of[blind], len(ids))
     members = counts(graph_of[in_graph], len(ids))
-    gpu_ns = np.zeros(len(ids), np.int64)
-    np.add.at(gpu_ns, graph_of[inside], line.duration[inside])
+    gpu_ns = sums(graph_of[inside], line.duration[inside], len(ids))
     busy = line.busy_ns(np.where(in_graph, graph_of, NONE), len(ids))
     result = []
     for i, mine in enumerate(launches.members()):

@@ -111,10 +111,11 @@ def _disagreements(
     gpu = timeline.is_gpu_time
     for i, a in enumerate(labels):
         for b in labels[i + 1 :]:
-            both = gpu & _PLACED[sources[a]] & _PLACED[sources[b]]
-            differ = np.flatnonzero(both & (_RANK[sources[a]] != _RANK[sources[b]]))
+            said = sources[a] * np.uint8(len(Code)) + sources[b]
+            differ = np.flatnonzero(_CONTRADICT[said] & gpu)
             if not len(differ):
                 continue
+            both = _BOTH_SPEAK[said] & gpu
             if timeline.spent_ns(differ) > timeline.spent_ns(both) // 100:
                 apart = timeline.spent_ns(differ)
                 one = int(differ[np.argmax(timeline.duration[differ])])
@@ -134,3 +135,6 @@ def _disagreements(
 _RANK = np.arange(len(Code), dtype=np.uint8)
 for _same in (Code.PREFILL, Code.DECODE, Code.TARGET):
     _RANK[_same] = Code.PLAIN
+_BOTH_SPEAK = (_PLACED[:, None] & _PLACED).ravel()
+_CONTRADICT = _BOTH_SPEAK & (_RANK[:, None] != _RANK).ravel()
+"""Of what two rungs say, as one number, whether it can be compared, and whether it is not the same."""

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from nsysacct import losses, perround
 from nsysacct.evidence import Code
+from nsysacct.groups import counts
 from nsysacct.model import BlindSpot, Finding, GraphInfo
 from nsysacct.structure import Structure
 from nsysacct.timeline import Kind, Timeline
@@ -60,9 +61,9 @@ class Unseen:
     host_bounds: npt.NDArray[np.int64] | None
 
 
-def look(trace: Trace, line: Timeline) -> Unseen:
+def look(trace: Trace, line: Timeline, stock: losses.Stock) -> Unseen:
     """Take down what needs the rows of the trace, before they are let go."""
-    lost, said = losses.find(trace, line)
+    lost, said = losses.find(trace, line, stock)
     blind = np.flatnonzero(line.kind == Kind.BLIND)
     bounds = _host_bounds(trace, line, blind) if len(blind) else None
     return Unseen(lost, said, _untraced(trace), bounds)
@@ -236,8 +237,8 @@ def _untraced(trace: Trace) -> list[BlindSpot]:
     """Processes that launched kernels of which the trace has none."""
     api, processes = trace.api, trace.processes
     launching = (api.process >= 0) & (api.kind == ApiKind.KERNEL_LAUNCH) & (api.return_value == 0)
-    launches_of = np.bincount(api.process[launching], minlength=len(processes)).tolist()
-    kernels_of = np.bincount(trace.kernels.process, minlength=len(processes)).tolist()
+    launches_of = counts(api.process[launching], len(processes)).tolist()
+    kernels_of = counts(trace.kernels.process, len(processes)).tolist()
     return [
         BlindSpot(
             kind="process-not-traced",

@@ -173,8 +173,14 @@ def _solve_layers(counted: Sequence[Counted], quotients: Sequence[int]) -> int |
     everywhere = [(q, c) for q, c in zip(quotients, counted, strict=True) if c.kind == "all"]
     if not everywhere:
         return max(quotients)
-    smallest = min(q for q, _ in everywhere)
-    for layers in range(smallest, 0, -1):
+    smallest, one = min(everywhere, key=lambda e: e[0])
+    extras = range(MAX_PER_ROUND + 1) if one.per_round is None else [one.per_round]
+    candidates = {
+        (smallest - extra) // per_layer
+        for extra in extras
+        for per_layer in range(1, MAX_PER_LAYER + 1)
+    } | {smallest}
+    for layers in sorted((n for n in candidates if 0 < n <= smallest), reverse=True):
         if all(_decompose(q, layers, c) is not None for q, c in everywhere):
             return layers
     return None

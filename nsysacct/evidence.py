@@ -12,6 +12,8 @@ import numpy.typing as npt
 
 from nsysacct.model import BUCKETS
 from nsysacct.trace import NONE
+from nsysacct.trace.encoding import narrowed
+from nsysacct.trace.tables import Ids
 
 if TYPE_CHECKING:
     from nsysacct.registry import EngineSpec, Match, Signature
@@ -67,7 +69,7 @@ class NameEvidence:
         Signature that takes the event's kernel; NONE when none does.
     code : uint8
         `Code`.
-    width : int32
+    width : signed integers
         Rows, from a template argument or the launch geometry; NONE when the name does not say.
     requests : int32
         Requests in the batch, from the launch geometry of an acceptance kernel; NONE elsewhere.
@@ -79,7 +81,7 @@ class NameEvidence:
     signatures: tuple[Signature, ...]
     signature: I16
     code: U8
-    width: I32
+    width: Ids
     requests: I32
     phase: npt.NDArray[np.signedinteger[Any]]
 
@@ -107,6 +109,8 @@ def read_names(
     index = {s.id: i for i, s in enumerate(signatures)}
     of_name, width_of_name = _by_name(matches, index)
     name = timeline.name if any(matches) else np.broadcast_to(np.int16(NONE), len(timeline))
+    if any(s.width in _GEOMETRY for s in signatures) or any(m and m.otherwise for m in matches):
+        width_of_name = width_of_name.astype(np.int32)  # wider values may still be written into it
     signature, width = of_name[name], width_of_name[name]
     refused = _unfit(timeline, trace, signatures, signature)
     while len(refused):
@@ -128,7 +132,7 @@ def read_names(
     )
 
 
-def _by_name(matches: Sequence[Match | None], index: dict[str, int]) -> tuple[I16, I32]:
+def _by_name(matches: Sequence[Match | None], index: dict[str, int]) -> tuple[I16, Ids]:
     """Signature and width per distinct name; the last slot answers for events without a name."""
     of_name = np.full(len(matches) + 1, NONE, np.int16)
     width_of_name = np.full(len(matches) + 1, NONE, np.int32)
@@ -136,7 +140,7 @@ def _by_name(matches: Sequence[Match | None], index: dict[str, int]) -> tuple[I1
         if match is not None:
             of_name[i] = index[match.signature.id]
             width_of_name[i] = NONE if match.width is None else match.width
-    return of_name, width_of_name
+    return of_name, narrowed(width_of_name)
 
 
 def _sizes(timeline: Timeline, trace: Trace, events: npt.NDArray[np.int64]) -> I32:
@@ -176,7 +180,7 @@ def _read_geometry(
     trace: Trace,
     signatures: tuple[Signature, ...],
     signature: I16,
-    width: I32,
+    width: Ids,
 ) -> I32:
     """Read rows and requests from the launch geometry, where a signature says that they are there.
 

@@ -32,6 +32,14 @@ def counts(values: Index, count: int) -> I64:
     return total
 
 
+def sums(ids: Index, values: Index, count: int) -> I64:
+    """Exact sum of the values of each id below `count`."""
+    total = np.zeros(count, np.int64)
+    for block in blocks(len(ids)):
+        np.add.at(total, ids[block], values[block].astype(np.int64))
+    return total
+
+
 @dataclass(frozen=True, slots=True)
 class Groups:
     """Elements sorted into groups.

@@ -9,15 +9,16 @@ quoted, but ranged captures say it although nothing is missing, so it proves not
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from nsysacct.model import BlindSpot, Finding
 from nsysacct.nvtx import default_code
-from nsysacct.timeline import Kind, Timeline
+from nsysacct.timeline import Timeline
 from nsysacct.trace import NONE, ApiKind, Trace
-from nsysacct.trace.join import ById
+from nsysacct.trace.join import occur
 
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
@@ -44,17 +45,87 @@ REMEDY = (
 )
 
 
-def find(trace: Trace, line: Timeline) -> tuple[list[BlindSpot], list[Finding]]:
-    """Losses of one timeline, and the collector's own words where nothing is lost."""
-    seen = line.end_of(line.kind != Kind.BLIND)
-    last = int(seen.max()) if len(seen) else None
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """What the API rows of one process tell of events that were lost.
+
+    Attributes
+    ----------
+    launches : int
+        Kernel launches that should have left a kernel row.
+    missing : (start, end), int64 arrays
+        Host times of those that have none, ns.
+    calls : int
+        Calls with a correlation id.
+    skipped, jumps : int
+        Correlation ids that were never delivered, and in how many jumps.
+    until : int or None
+        Host end of the last call before the first jump, ns.
+    """
+
+    launches: int
+    missing: tuple[I64, I64]
+    calls: int
+    skipped: int
+    jumps: int
+    until: int | None
+
+
+def take_stock(trace: Trace, process: int) -> Stock:
+    """Count launches without kernels and ids without calls.
+
+    Parameters
+    ----------
+    process : int
+        Index into ``trace.processes``.
+    """
+    api, kernels = trace.api, trace.kernels
+    launching = (api.kind == ApiKind.KERNEL_LAUNCH) & (api.process == process)
+    launching &= api.return_value == 0
+    mine = kernels.process == process
+    ids = kernels.correlation if mine.all() else kernels.correlation[mine]
+    missing = np.flatnonzero(launching & ~occur(api.correlation, ids))
+    launches = int(np.count_nonzero(launching))
+    if len(missing):
+        missing = missing[~_while_capturing(trace, missing)]
+        launches -= int(np.count_nonzero(_while_capturing(trace, np.flatnonzero(launching))))
+    return Stock(launches, (api.start[missing], api.end_of(missing)), *_skipped(trace, process))
+
+
+def _skipped(trace: Trace, process: int) -> tuple[int, int, int, int | None]:
+    """Calls, ids skipped at once by the thousand, in how many jumps, and the end of the call before."""
+    api = trace.api
+    valid = (api.process == process) & (api.correlation > 0)
+    calls = int(np.count_nonzero(valid))
+    if calls < 2:
+        return calls, 0, 0, None
+    ids = api.correlation if valid.all() else api.correlation[valid]
+    ids = ids if (ids[1:] >= ids[:-1]).all() else np.sort(ids)
+    steps = np.diff(ids)
+    steps -= 1
+    if int(steps.max()) < JUMP:
+        return calls, 0, 0, None
+    # a library that calls untraced functions skips a few ids all the time; a loss skips thousands
+    usual = float(np.percentile(steps, 99))
+    lost = np.flatnonzero(steps >= max(JUMP, 20 * usual))
+    if not len(lost):
+        return calls, 0, 0, None
+    before = np.flatnonzero(valid & (api.correlation == ids[lost[0]]))
+    return calls, int(steps[lost].sum(dtype=np.int64)), len(lost), int(api.end_of(before)[-1])
+
+
+def find(trace: Trace, line: Timeline, stock: Stock) -> tuple[list[BlindSpot], list[Finding]]:
+    """Losses of one timeline, and the collector's own words where nothing is lost.
+
+    Parameters
+    ----------
+    stock : Stock
+        Of the timeline's process.
+    """
+    last = line.last_end()
     spots = [
         spot
-        for spot in (
-            _launches(trace, line, last),
-            _jumps(trace, line, last),
-            _late_marks(trace, line, last),
-        )
+        for spot in (_launches(stock, last), _jumps(stock, last), _late_marks(trace, line, last))
         if spot is not None
     ]
     said = [d.text.strip() for d in trace.diagnostics if SAID.search(d.text)]
@@ -70,23 +141,13 @@ def find(trace: Trace, line: Timeline) -> tuple[list[BlindSpot], list[Finding]]:
     ]
 
 
-def _launches(trace: Trace, line: Timeline, last: int | None) -> BlindSpot | None:
+def _launches(stock: Stock, last: int | None) -> BlindSpot | None:
     """Launch calls whose kernel is not in the trace."""
-    api, kernels = trace.api, trace.kernels
-    launching = (api.kind == ApiKind.KERNEL_LAUNCH) & (api.process == line.process)
-    launching &= api.return_value == 0
-    mine = kernels.process == line.process
-    shown = ById.of(kernels.correlation if mine.all() else kernels.correlation[mine])
-    without = np.flatnonzero(launching & (shown.rows(api.correlation) == NONE))
-    missing = without[~_while_capturing(trace, without)]
-    if not len(missing):
-        return None
-    launches = int(np.count_nonzero(launching))
-    launches -= int(np.count_nonzero(_while_capturing(trace, np.flatnonzero(launching))))
-    share = len(missing) / launches
+    start, end = stock.missing
+    share = len(start) / max(stock.launches, 1)
     if share <= EDGE:
         return None
-    tail = last is not None and float((api.start[missing] > last).mean()) > 0.5
+    tail = last is not None and float((start > last).mean()) > 0.5
     where = (
         f"nearly all after {_s(last)}, the last trustworthy time"
         if tail
@@ -96,45 +157,28 @@ def _launches(trace: Trace, line: Timeline, last: int | None) -> BlindSpot | Non
         kind="lost-tail" if tail else "lost-events",
         severity="fatal" if share > 0.01 else "warning",
         hidden_ns=None,
-        hidden_max_ns=int(api.end_of(missing).max() - api.start[missing].min()),
+        hidden_max_ns=int(end.max() - start.min()),
         basis=None,
-        count=len(missing),
-        detail=f"{len(missing)} of {launches} kernel launches ({share:.1%}) have no kernel row, {where}",
+        count=len(start),
+        detail=f"{len(start)} of {stock.launches} kernel launches ({share:.1%}) have no kernel row, {where}",
         remedy=REMEDY,
     )
 
 
-def _jumps(trace: Trace, line: Timeline, last: int | None) -> BlindSpot | None:
+def _jumps(stock: Stock, last: int | None) -> BlindSpot | None:
     """Correlation ids that were handed out and never delivered."""
-    api = trace.api
-    valid = (api.process == line.process) & (api.correlation > 0)
-    count = int(np.count_nonzero(valid))
-    if count < 2:
+    if not stock.jumps:
         return None
-    ids = api.correlation if valid.all() else api.correlation[valid]
-    ids = ids if (ids[1:] >= ids[:-1]).all() else np.sort(ids)
-    skipped = np.diff(ids)
-    skipped -= 1
-    if int(skipped.max()) < JUMP:
-        return None
-    # a library that calls untraced functions skips a few ids all the time; a loss skips thousands
-    usual = float(np.percentile(skipped, 99))
-    lost = np.flatnonzero(skipped >= max(JUMP, 20 * usual))
-    if not len(lost):
-        return None
-    before = np.flatnonzero(valid & (api.correlation == ids[lost[0]]))
-    first = int(api.end_of(before)[-1])
-    total = int(skipped[lost].sum())
     ends = "" if last is None else f"; the last GPU event is at {_s(last)}"
     return BlindSpot(
         kind="lost-events",
-        severity="fatal" if total > 0.01 * count else "warning",
+        severity="fatal" if stock.skipped > 0.01 * stock.calls else "warning",
         hidden_ns=None,
         basis=None,
-        count=total,
-        detail=f"{total} correlation ids are missing in {len(lost)} jumps, {count} calls are there: whole "
-        "stretches of calls and their kernels were not delivered; trustworthy up to "
-        f"{_s(first)}, before the first jump{ends}",
+        count=stock.skipped,
+        detail=f"{stock.skipped} correlation ids are missing in {stock.jumps} jumps, {stock.calls} calls are "
+        "there: whole stretches of calls and their kernels were not delivered; trustworthy up to "
+        f"{_s(stock.until)}, before the first jump{ends}",
         remedy=REMEDY,
     )
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nsysacct.evidence import Code, NameEvidence
-from nsysacct.groups import Groups, blocks
+from nsysacct.groups import Groups, blocks, counts
 from nsysacct.timeline import Kind, Timeline
 from nsysacct.trace import NONE
 from nsysacct.trace.encoding import distinct
@@ -98,13 +98,16 @@ def cut(timeline: Timeline, names: NameEvidence) -> Passes:
         del first, of_unit
     if len(events) and not (lane == lane[0]).all():  # epochs ascend already
         by_lane = np.lexsort((lane, epoch))
-        events = events[by_lane]
-        epoch, lane, graph, unit = epoch[by_lane], lane[by_lane], graph[by_lane], unit[by_lane]
+        events = events[by_lane]  # one after the other: each is a column of 10 million rows
+        epoch = epoch[by_lane]
+        lane = lane[by_lane]
+        graph = graph[by_lane]
+        unit = unit[by_lane]
         del by_lane
     opens = np.ones(len(events), bool)
     opens[1:] = (epoch[1:] != epoch[:-1]) | (lane[1:] != lane[:-1])
     opens[1:] |= (graph[1:] | graph[:-1]) & (unit[1:] != unit[:-1])
-    del epoch, unit  # a column of 10 million rows each
+    del epoch, unit
     opens |= _after_ends(events, lane, graph, names)
     del lane, graph
     opens[_mixed(events, opens, timeline, names)] = True
@@ -131,10 +134,17 @@ def _after_ends(ordered: I32, lane: Ids, in_graph: Bool, names: NameEvidence) ->
     ending = ends[names.signature[ordered]].astype(bool) & ~in_graph
     if not ending.any():
         return np.zeros(len(ordered), bool)
-    turn = np.searchsorted(np.sort(ordered[ending]), ordered)
     cuts = np.zeros(len(ordered), bool)
-    own = np.isin(lane, lane[ending])
-    cuts[1:] = np.where(own[1:], ending[:-1], turn[1:] != turn[:-1]) & ~in_graph[1:]
+    cuts[1:] = ending[:-1]
+    lanes, lane_of = distinct(lane)
+    ends_itself = counts(lane_of[ending], len(lanes)) > 0
+    if not ends_itself.all():
+        before = np.zeros(int(ordered.max()) + 2, np.int32)
+        before[ordered[ending] + 1] = 1
+        turn = np.cumsum(before, dtype=np.int32)[ordered]  # ends of all lanes before each event
+        foreign = ~ends_itself[lane_of[1:]]
+        cuts[1:][foreign] = (turn[1:] != turn[:-1])[foreign]
+    cuts &= ~in_graph
     return cuts
 
 
@@ -289,7 +299,7 @@ _TABLE = 1 << 24
 """Cells of a table of votes; where there would be more, votes are sorted instead."""
 
 
-def _widths(width: I32, pass_of: I32, count: int) -> I32:
+def _widths(width: Ids, pass_of: I32, count: int) -> I32:
     """The width that most kernels of a pass show; the larger one in a tie.
 
     A pass of M rows may run its head, or a reduction, on fewer rows: the majority is the pass.
@@ -315,7 +325,7 @@ def _widths(width: I32, pass_of: I32, count: int) -> I32:
     return result
 
 
-def _sorted_widths(width: I32, pass_of: I32, result: I32) -> I32:
+def _sorted_widths(width: Ids, pass_of: I32, result: I32) -> I32:
     """Do as `_widths` without a table, into `result`."""
     shown = np.flatnonzero((width != NONE) & (pass_of != NONE))
     widths, code = distinct(width[shown])

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from nsysacct import structure
 from nsysacct.attribution import Attribution
 from nsysacct.evidence import Code
-from nsysacct.groups import Groups, blocks, counts
+from nsysacct.groups import Groups, blocks, counts, sums
 from nsysacct.intervals import covered_ns
 from nsysacct.model import BUCKETS, IN_ROUNDS, RoundRow, Semantics, Window
 from nsysacct.semantics import n_ok_from_replay
@@ -67,11 +67,10 @@ def rounds_and_window(
     for parts in line.covered():
         covered += covered_ns(parts, start, close)
     gpu_ns = _by_bucket(line, placed, round_of, rounds)
-    sums = {name: gpu_ns[BUCKETS.index(name)] for name in IN_ROUNDS}
+    spent = {name: gpu_ns[BUCKETS.index(name)] for name in IN_ROUNDS}
     other = gpu_ns[~_IN_ROUNDS].sum(axis=0)
-    memory = np.zeros(rounds, np.int64)
     copies = np.flatnonzero(line.is_memory & (round_of != NONE))
-    np.add.at(memory, round_of[copies], line.duration[copies])
+    memory = sums(round_of[copies], line.duration[copies], rounds)
     unit_first = np.concatenate([[True], line.unit[1:] != line.unit[:-1]]) & ~line.is_memory
     launches = counts(round_of[unit_first & (round_of != NONE)], rounds)
     layout = found.layout
@@ -90,9 +89,9 @@ def rounds_and_window(
                 start_ns=int(start[i]),
                 end_ns=int(close[i]),
                 wall_ns=int(close[i] - start[i]),
-                draft_ns=int(sums["draft"][i]),
-                verify_ns=int(sums["verify"][i]),
-                replay_ns=int(sums["replay"][i]),
+                draft_ns=int(spent["draft"][i]),
+                verify_ns=int(spent["verify"][i]),
+                replay_ns=int(spent["replay"][i]),
                 residual_ns=int(close[i] - start[i] - covered[i]),
                 launches=int(launches[i]),
                 other_ns=int(other[i]),

@@ -21,7 +21,7 @@ from nsysacct.groups import Groups, blocks
 from nsysacct.intervals import Cover
 from nsysacct.trace import NONE, ApiKind, Trace
 from nsysacct.trace.encoding import distinct, fitting, is_constant, narrowed
-from nsysacct.trace.join import ById
+from nsysacct.trace.join import ById, occur
 from nsysacct.trace.tables import Ids, Timed
 
 I64 = npt.NDArray[np.int64]
@@ -119,6 +119,14 @@ class Timeline(Timed):
     def spent_ns(self, events: npt.NDArray[Any]) -> int:
         """Sum of the durations of some events (indices or a mask), ns."""
         return int(self.duration[events].sum(dtype=np.int64))
+
+    def last_end(self) -> int | None:
+        """End of the last GPU event, ns; None without any."""
+        ends: list[int] = []
+        for block in blocks(len(self)):
+            seen = self.kind[block] != Kind.BLIND
+            ends.append(int(self.end_of(block)[seen].max(initial=np.iinfo(np.int64).min)))
+        return max(ends) if (self.kind != Kind.BLIND).any() else None
 
     def covered(self) -> Iterator[tuple[I64, I64]]:
         """Times in which some event runs, a part at a time: ascending, disjoint intervals, ns."""
@@ -236,48 +244,52 @@ def build(trace: Trace, process: int, gpu: int, *, with_blind: bool = True) -> T
     )
     call = _launching_calls(trace, process, correlation)
     launch = _of_calls(api.start, call, start)
+    # each column is a good part of what the largest table may take: none is kept longer than needed
     order = _order(np.lexsort((start, correlation, launch)))
-    start, launch, call = start[order], launch[order], call[order]
+    start = start[order]
+    launch = launch[order]
+    call = call[order]
     unit = _units(correlation[order], call)
-    del correlation  # each column is a good part of what the largest table may take: free it early
-
-    memory_graph = np.where(memops.graph_node[m] == NONE, NONE, memops.graph_node[m] >> 32)
+    thread = _of_calls(api.thread, call, np.int32(NONE))
+    del correlation, call
     copies = memops.copy_kind[m]
     source = column(
         np.arange(len(kernels), dtype=np.int32)[k],
-        m.astype(np.int32),
-        g.astype(np.int32),
-        b.astype(np.int32),
+        *(rows.astype(np.int32) for rows in (m, g, b)),
     )[order]
     copies_out = column(False, copies == _TO_HOST, False, False, dtype=np.bool_)[order]
+    copies_in = column(False, copies == _FROM_HOST, False, False, dtype=np.bool_)[order]
+    kind = column(
+        Kind.KERNEL, memops.kind[m] + np.uint8(Kind.MEMCPY), Kind.GRAPH, Kind.BLIND, dtype=np.uint8
+    )[order]
+    stream = column(kernels.stream[k], memops.stream[m], runs.stream[g], NONE)[order]
+    name = column(kernels.name[k], NONE, NONE, NONE)[order]
+    memory_graph = np.where(memops.graph_node[m] == NONE, NONE, memops.graph_node[m] >> 32)
+    graph = column(kernels.graph[k], narrowed(memory_graph), narrowed(runs.graph_exec[g]), NONE)[
+        order
+    ]
+    duration = column(
+        kernels.duration[k],
+        narrowed(memops.end[m] - memops.start[m]),
+        narrowed(runs.end[g] - runs.start[g]),
+        0,
+    )[order]
+    del order
     return Timeline(
         process=process,
         gpu=gpu,
         start=start,
-        duration=column(
-            kernels.duration[k],
-            narrowed(memops.end[m] - memops.start[m]),
-            narrowed(runs.end[g] - runs.start[g]),
-            0,
-        )[order],
+        duration=duration,
         launch=launch,
-        kind=column(
-            Kind.KERNEL,
-            memops.kind[m] + np.uint8(Kind.MEMCPY),
-            Kind.GRAPH,
-            Kind.BLIND,
-            dtype=np.uint8,
-        )[order],
-        stream=column(kernels.stream[k], memops.stream[m], runs.stream[g], NONE)[order],
-        name=column(kernels.name[k], NONE, NONE, NONE)[order],
-        graph=column(kernels.graph[k], narrowed(memory_graph), narrowed(runs.graph_exec[g]), NONE)[
-            order
-        ],
+        kind=kind,
+        stream=stream,
+        name=name,
+        graph=graph,
         epoch=_epochs(_sync_times(trace, process), launch),
         unit=unit,
-        thread=_of_calls(api.thread, call, np.int32(NONE)),
+        thread=thread,
         source=source,
-        copies_in=column(False, copies == _FROM_HOST, False, False, dtype=np.bool_)[order],
+        copies_in=copies_in,
         copies_out=copies_out,
         returned_bytes=memops.bytes[source[copies_out]],
         by_start=_by_start(start),
@@ -337,14 +349,13 @@ def _blind_calls(trace: Trace, process: int) -> I64:
     calls = calls[(api.process[calls] == process) & (api.return_value[calls] == 0)]
     if not len(calls):
         return calls
-    wanted = ById.of(api.correlation[calls])
-    shown = np.zeros(len(calls) + 1, bool)
+    wanted = api.correlation[calls]
+    shown = np.zeros(len(calls), bool)
     runs = trace.graph_runs
     for table, mine in (
         (trace.kernels, trace.kernels.process == process),
         (trace.memops, trace.memops.process == process),
         (runs, (runs.process == process) & runs.timed),
     ):
-        shown[wanted.rows(table.correlation if mine.all() else table.correlation[mine])] = True
-    blind: I64 = calls[~shown[wanted.rows(api.correlation[calls])]]
-    return blind
+        shown |= occur(wanted, table.correlation if mine.all() else table.correlation[mine])
+    return calls[~shown]

@@ -18,6 +18,26 @@ LOOKUP_SPARE = 1 << 20
 """Places that a table of rows by id may have beyond four times the ids."""
 
 
+def occur(wanted: Ids, ids: Ids) -> npt.NDArray[np.bool_]:
+    """Tell which of the wanted ids occur among others; negative ones never do.
+
+    Examples
+    --------
+    >>> occur(np.array([7, 6, -1]), np.array([5, 7, -1])).tolist()
+    [True, False, False]
+    """
+    low, high = max(int(wanted.min(initial=0)), 0), int(wanted.max(initial=NONE))
+    if high - low > 4 * (len(wanted) + len(ids)) + LOOKUP_SPARE:
+        return np.isin(wanted, ids) & (wanted >= 0)
+    seen = np.zeros(max(high - low + 1, 0) + 1, bool)  # the last place is no id's
+    for part in blocks(len(ids)):
+        seen[_places(ids[part], low, high)] = True
+    seen[-1] = False
+    return np.concatenate(
+        [seen[_places(wanted[part], low, high)] for part in blocks(len(wanted))] or [seen[:0]]
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class ById:
     """Rows by id. Ids are handed out one by one, so a table of them replaces a search in most traces.

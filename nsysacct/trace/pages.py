@@ -27,7 +27,7 @@ I64 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint8]
 Bool = npt.NDArray[np.bool_]
 
-GROUP_BYTES = 1 << 22
+GROUP_BYTES = 1 << 21
 """Pages decoded at a time: enough to be fast, few enough for a processor's cache and a flat memory."""
 
 _LEAF, _INTERIOR = 13, 5
@@ -42,6 +42,9 @@ _NULL, _FLOAT, _ONE, _FIRST_TEXT = 0, 7, 9, 12
 _BEHIND = 1 << 17
 """Bytes behind the pages, so that a read of the longest record at their end stays in the array."""
 _MIX = 0x9E3779B97F4A7C15
+_PLACE_BITS = 14
+_TRIES = 8
+"""Hashes that are tried until no two headers share a place in the table."""
 
 
 class _OddError(Exception):
@@ -337,23 +340,26 @@ def _short_varint(data: U8, at: I64) -> tuple[I64, I64]:
 
 def _varint(data: U8, at: I64) -> tuple[I64, I64]:
     """Numbers of up to seven bytes, and how many."""
-    octets = _windows(data, at, 8)
+    word = _windows(data, at, 8).view(">u8")[:, 0].astype(np.uint64)
     value = np.zeros(len(at), np.int64)
     length = np.zeros(len(at), np.int64)
-    open_ = np.ones(len(at), bool)
-    for i in range(7):
-        octet = octets[:, i]
-        if open_.all():
-            value <<= 7
-            value |= octet & 0x7F
-            length += 1
-        else:
-            value = np.where(open_, value << 7 | (octet & 0x7F), value)
-            length += open_
-        open_ = open_ & (octet >= 0x80)
-        if not open_.any():
-            return value, length
-    raise _OddError
+    for size in range(1, 8):
+        # all bytes but the last one have their highest bit set
+        bits = (word >> np.uint64(64 - 8 * size)) & np.uint64(0x80808080808080 >> (56 - 8 * size))
+        mine = bits == np.uint64(0x80808080808080 >> (56 - 8 * size) & ~0x80)
+        if not mine.any():
+            continue
+        number = np.zeros(len(at), np.uint64)
+        for i in range(1, size + 1):
+            number <<= np.uint64(7)
+            number |= (word >> np.uint64(64 - 8 * i)) & np.uint64(0x7F)
+        if mine.all():
+            return number.view(np.int64), np.full(len(at), size)
+        value = np.where(mine, number.view(np.int64), value)
+        length[mine] = size
+    if not length.all():
+        raise _OddError
+    return value, length
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,29 +396,28 @@ def _layouts(records: U8, stored: int) -> tuple[_Layouts, I64]:
 
 
 def _distinct_rows(records: U8, width: int) -> tuple[I64, I64]:
-    """Index of each record's first `width` bytes among the distinct ones, and a record that has each."""
-    import pyarrow as pa
+    """Index of each record's first `width` bytes among the distinct ones, and a record that has each.
 
-    words = records.view(np.uint64)[:, : -(-width // 8)]
-    spare = -width % 8
-    mixed = np.zeros(len(words), np.uint64)
-    columns = []
-    factor = 1
-    for i in range(words.shape[1]):
-        word = words[:, i]
-        if spare and i == words.shape[1] - 1:
-            word = word & np.frombuffer(b"\xff" * (8 - spare) + b"\x00" * spare, np.uint64)
-        columns.append(word)
-        factor = factor * _MIX % (1 << 64)
-        mixed += word * np.uint64(factor)
-    encoded = pa.array(mixed).dictionary_encode()
-    code = encoded.indices.to_numpy().astype(np.int64)
-    first = np.zeros(len(encoded.dictionary), np.int64)
-    first[code[::-1]] = np.arange(len(code) - 1, -1, -1)
-    for word in columns:
-        if (word[first][code] != word).any():
-            raise _OddError  # two headers share a hash
-    return code, first
+    Found by a hash with a table, which costs a few passes where a sort would cost dozens; rows of one
+    place in it that are not alike are odd.
+    """
+    words = records.view(np.uint64)[:, : -(-width // 8)].T.copy()
+    if width % 8:
+        words[-1] &= np.frombuffer(b"\xff" * (width % 8) + bytes(-width % 8), np.uint64)
+    for seed in range(1, _TRIES + 1):
+        mixed = np.zeros(len(records), np.uint64)
+        for i, word in enumerate(words):
+            mixed += word * np.uint64(pow(_MIX, i + seed, 1 << 64))
+        place = (mixed >> np.uint64(64 - _PLACE_BITS)).astype(np.int64)
+        first_at = np.full(1 << _PLACE_BITS, -1)
+        first_at[place[::-1]] = np.arange(len(place) - 1, -1, -1)
+        taken = np.flatnonzero(first_at >= 0)
+        first = first_at[taken]
+        first_at[taken] = np.arange(len(taken))
+        code = first_at[place]
+        if all((word[first][code] == word).all() for word in words):
+            return code, first
+    raise _OddError
 
 
 def _column(
