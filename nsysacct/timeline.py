@@ -220,89 +220,132 @@ def build(trace: Trace, process: int, gpu: int, *, with_blind: bool = True) -> T
     m = np.flatnonzero((memops.process == process) & (memops.gpu == gpu))
     g = np.flatnonzero((runs.process == process) & (runs.gpu == gpu) & runs.timed)
     b = _blind_calls(trace, process) if with_blind else np.empty(0, np.int64)
-    sizes = (len(kernels) if isinstance(k, slice) else len(k), len(m), len(g), len(b))
+    sizes = (len(m), len(g), len(b))
 
-    def column(
-        *parts: npt.NDArray[Any] | int, dtype: npt.DTypeLike | None = None
-    ) -> npt.NDArray[Any]:
-        """Values of kernels, memory operations, graphs and blind launches, one after the other.
-
-        A number stands for all values of its part. The type is the narrowest that holds all parts.
-        """
+    def others(*parts: npt.NDArray[Any] | int) -> npt.NDArray[Any]:
+        """Values of memory operations, graphs and blind launches; a number stands for all of a part."""
         arrays = [
-            np.broadcast_to(np.array(part, dtype or fitting(part, part)), size)
-            if isinstance(part, int)
-            else part
+            np.full(size, part, fitting(part, part)) if isinstance(part, int) else part
             for part, size in zip(parts, sizes, strict=True)
             if size
         ]
-        return arrays[0] if len(arrays) == 1 else np.concatenate(arrays or [np.empty(0, np.int16)])
+        return np.concatenate(arrays or [np.empty(0, np.int16)])
 
-    start = column(kernels.start[k], memops.start[m], runs.start[g], api.start[b])
-    correlation = column(
-        kernels.correlation[k], memops.correlation[m], runs.correlation[g], api.correlation[b]
-    )
+    def joined(kernel: npt.NDArray[Any], other: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return np.concatenate([kernel, other]) if len(other) else kernel
+
+    start = joined(kernels.start[k], others(memops.start[m], runs.start[g], api.start[b]))
+    ids = others(memops.correlation[m], runs.correlation[g], api.correlation[b])
+    correlation = joined(kernels.correlation[k], ids)
     call = _launching_calls(trace, process, correlation)
     launch = _of_calls(api.start, call, start)
-    # each column is a good part of what the largest table may take: none is kept longer than needed
-    order = _order(np.lexsort((start, correlation, launch)))
-    start = start[order]
-    launch = launch[order]
-    call = call[order]
-    unit = _units(correlation[order], call)
+    # columns are a good part of what the largest table may take: none is kept longer than needed
+    place = _Placing.of(len(start) - len(ids), start, correlation, launch)
+    start = place.sorted(start)
+    launch = place.sorted(launch)
+    call = place.sorted(call)
+    unit = _units(place.sorted(correlation), call)
     thread = _of_calls(api.thread, call, np.int32(NONE))
     del correlation, call
-    copies = memops.copy_kind[m]
-    source = column(
-        np.arange(len(kernels), dtype=np.int32)[k],
-        *(rows.astype(np.int32) for rows in (m, g, b)),
-    )[order]
-    copies_out = column(False, copies == _TO_HOST, False, False, dtype=np.bool_)[order]
-    copies_in = column(False, copies == _FROM_HOST, False, False, dtype=np.bool_)[order]
-    kind = column(
-        Kind.KERNEL, memops.kind[m] + np.uint8(Kind.MEMCPY), Kind.GRAPH, Kind.BLIND, dtype=np.uint8
-    )[order]
-    stream = column(kernels.stream[k], memops.stream[m], runs.stream[g], NONE)[order]
-    name = column(kernels.name[k], NONE, NONE, NONE)[order]
-    memory_graph = np.where(memops.graph_node[m] == NONE, NONE, memops.graph_node[m] >> 32)
-    graph = column(kernels.graph[k], narrowed(memory_graph), narrowed(runs.graph_exec[g]), NONE)[
-        order
-    ]
-    duration = column(
-        kernels.duration[k],
-        narrowed(memops.end[m] - memops.start[m]),
-        narrowed(runs.end[g] - runs.start[g]),
-        0,
-    )[order]
-    del order
+    node = memops.graph_node[m]
+    node_graph = narrowed(np.where(node == NONE, NONE, node >> 32))
+    in_memory, in_graphs = memops.end[m] - memops.start[m], runs.end[g] - runs.start[g]
+    copy = memops.copy_kind[m]
+    copies_out = place.column(False, others(copy == _TO_HOST, False, False))
+    rows = np.arange(len(kernels), dtype=np.int32)[k]
+    source = place.column(rows, others(*(r.astype(np.int32) for r in (m, g, b))))
     return Timeline(
         process=process,
         gpu=gpu,
         start=start,
-        duration=duration,
+        duration=place.column(
+            kernels.duration[k], others(narrowed(in_memory), narrowed(in_graphs), 0)
+        ),
         launch=launch,
-        kind=kind,
-        stream=stream,
-        name=name,
-        graph=graph,
+        kind=place.column(
+            np.uint8(Kind.KERNEL),
+            others(memops.kind[m] + np.uint8(Kind.MEMCPY), Kind.GRAPH, Kind.BLIND),
+        ),
+        stream=place.column(kernels.stream[k], others(memops.stream[m], runs.stream[g], NONE)),
+        name=place.column(kernels.name[k], others(NONE, NONE, NONE)),
+        graph=place.column(
+            kernels.graph[k], others(node_graph, narrowed(runs.graph_exec[g]), NONE)
+        ),
         epoch=_epochs(_sync_times(trace, process), launch),
         unit=unit,
         thread=thread,
         source=source,
-        copies_in=copies_in,
+        copies_in=place.column(False, others(copy == _FROM_HOST, False, False)),
         copies_out=copies_out,
         returned_bytes=memops.bytes[source[copies_out]],
         by_start=_by_start(start),
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Placing:
+    """Where rows go in launch order: kernels first, then the rest, as they come from their tables.
+
+    Attributes
+    ----------
+    order : int64 or None
+        Rows in launch order; None when they stand in it, without any but kernels.
+    kernels : int
+        Rows that are kernels.
+    at, which : int64
+        Places of the rest in launch order, and which of the rest stands there.
+    """
+
+    order: I64 | None
+    kernels: int
+    at: I64
+    which: I64
+
+    @classmethod
+    def of(cls, kernels: int, start: I64, correlation: Ids, launch: I64) -> _Placing:
+        """Sort by launch, then by call, then by GPU start."""
+        order = np.argsort(launch, kind="stable")
+        if not _settled(order, start, correlation, launch):
+            order = np.lexsort((start, correlation, launch))
+        at = np.flatnonzero(order >= kernels)
+        in_place = not len(at) and bool((order[1:] > order[:-1]).all())
+        return cls(None if in_place else order, kernels, at, order[at] - kernels)
+
+    def sorted(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Values of all rows, in launch order."""
+        return values if self.order is None else values[self.order]
+
+    def column(
+        self, kernels: npt.NDArray[Any] | np.generic | bool, rest: npt.NDArray[Any]
+    ) -> npt.NDArray[Any]:
+        """Values of kernels (one for all, or each one's) and of the rest, in launch order."""
+        if not isinstance(kernels, np.ndarray):
+            whole = np.full(self.kernels + len(rest), kernels)
+        elif self.order is None:
+            return kernels
+        else:
+            whole = np.empty(len(self.order), np.result_type(kernels, rest))
+            for block in blocks(len(self.order) if self.kernels else 0):
+                whole[block] = kernels.take(self.order[block], mode="clip")
+        whole[self.at] = rest[self.which]
+        return whole
+
+
+def _settled(order: I64, start: I64, correlation: Ids, launch: I64) -> bool:
+    """Whether rows of equal launch stand in order of their calls and GPU starts already."""
+    for block in blocks(len(order) - 1):
+        one, next_ = order[block], order[block.start + 1 : block.stop + 1]
+        tied = np.flatnonzero(launch[one] == launch[next_])
+        one, next_ = one[tied], next_[tied]
+        later = correlation[one] > correlation[next_]
+        later |= (correlation[one] == correlation[next_]) & (start[one] > start[next_])
+        if later.any():
+            return False
+    return True
+
+
 _FROM_HOST, _TO_HOST = 1, 2
 """``copyKind`` of copies from the host and to it."""
-
-
-def _order(order: I64) -> I64 | slice:
-    """`order`, or the slice of all where it changes nothing: a slice copies no column."""
-    return slice(None) if bool((order[1:] > order[:-1]).all()) else order
 
 
 def _by_start(start: I64) -> I32 | None:

@@ -1,8 +1,12 @@
+from itertools import pairwise
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysacct.intervals import clip, covered_ns, merge, union_ns
+from nsysacct import groups
+from nsysacct.intervals import Cover, clip, covered_ns, union_ns
 
 pairs = st.lists(st.tuples(st.integers(-50, 50), st.integers(0, 20)), max_size=30)
 
@@ -21,13 +25,19 @@ def test_union_is_the_set_of_covered_instants(items: list[tuple[int, int]]) -> N
     assert union_ns(*arrays(items)) == len(instants(items))
 
 
-@given(pairs)
-def test_merged_intervals_are_sorted_disjoint_and_cover_the_same(
-    items: list[tuple[int, int]],
+@given(pairs, st.integers(1, 9))
+def test_what_a_cover_adds_is_new_ascending_and_disjoint(
+    items: list[tuple[int, int]], size: int
 ) -> None:
-    start, end = merge(*arrays(items))
-    assert (start[1:] > end[:-1]).all()
-    assert {t for s, e in zip(start, end, strict=True) for t in range(s, e)} == instants(items)
+    items = sorted(items)
+    cover = Cover()
+    added: list[tuple[int, int]] = []
+    for low in range(0, len(items), size):
+        start, end = cover.add(*arrays(items[low : low + size]))
+        added += zip(start.tolist(), end.tolist(), strict=True)
+    assert all(b >= a for (_, a), (b, _) in pairwise(added))
+    assert {t for s, e in added for t in range(s, e)} == instants(items)
+    assert cover.total == len(instants(items))
 
 
 @given(pairs, st.lists(st.tuples(st.integers(-60, 60), st.integers(0, 40)), max_size=8))
@@ -35,9 +45,16 @@ def test_covered_time_in_windows(
     items: list[tuple[int, int]], windows: list[tuple[int, int]]
 ) -> None:
     low, high = arrays(windows)
-    got = covered_ns(merge(*arrays(items)), low, high)
+    got = covered_ns(Cover().add(*arrays(sorted(items))), low, high)
     covered = instants(items)
     assert got.tolist() == [len(covered & set(range(a, b))) for a, b in zip(low, high, strict=True)]
+
+
+@given(pairs)
+def test_blocks_change_nothing(items: list[tuple[int, int]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(groups, "BLOCK", 3)
+        assert union_ns(*arrays(items)) == len(instants(items))
 
 
 def test_clip_empties_what_is_outside() -> None:

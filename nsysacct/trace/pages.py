@@ -12,7 +12,6 @@ header), 1.6 (b-tree pages) and 2.1 (records).
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -199,13 +198,10 @@ def _stored_columns(database: Database, table: str) -> dict[str, bool] | None:
     None for tables whose records are not one column after the other: without rowid, or with columns
     that are computed.
     """
-    try:
-        rows = database.rows(
-            table, f"SELECT name, type, pk, hidden FROM pragma_table_xinfo({quoted(table)})"
-        )
-        made = database.rows(table, "SELECT sql FROM sqlite_master WHERE name = ?", (table,))
-    except sqlite3.Error:
-        return None
+    rows = database.rows(
+        table, f"SELECT name, type, pk, hidden FROM pragma_table_xinfo({quoted(table)})"
+    )
+    made = database.rows(table, "SELECT sql FROM sqlite_master WHERE name = ?", (table,))
     if len(made) != 1 or "WITHOUT" in text_of(made[0][0]).upper() or any(row[3] for row in rows):
         return None
     if not 0 < len(rows) <= _MOST_COLUMNS:

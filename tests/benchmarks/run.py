@@ -2,7 +2,7 @@
 
     python tests/benchmarks/run.py big.sqlite --layers 64 --repeat 3 --pandas
 
-Every reader runs in a process of its own, in turn, several times; the best run counts. Seconds depend on the
+Every reader runs in a process of its own, several times, taking turns; the best run counts. Seconds depend on the
 machine and on what else it does, so the table gives ratios to SQLite's own GROUP BY, measured in the same run.
 Readers that are not installed are left out and named.
 """
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,7 +41,7 @@ class Run:
 
     seconds: float
     cpu_seconds: float
-    peak_mb: float
+    peak_mb: float  # 10^6 bytes
 
 
 def measure(command: Sequence[str]) -> Run:
@@ -61,7 +61,7 @@ def measure(command: Sequence[str]) -> Run:
         if process.returncode:
             log.seek(0)
             raise subprocess.CalledProcessError(process.returncode, command, stderr=log.read())
-    return Run(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+    return Run(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024 / 1e6)
 
 
 def readers(
@@ -77,7 +77,8 @@ def readers(
     if pandas:
         found["pandas.read_sql, 7 columns"] = [python, "-c", PANDAS, trace]
     missing = []
-    nsys, ai = shutil.which("nsys"), shutil.which("nsys-ai")
+    nsys = os.environ.get("NSYSACCT_NSYS") or shutil.which("nsys")
+    ai = shutil.which("nsys-ai")
     if nsys:
         found["nsys stats -r cuda_gpu_kern_sum"] = [
             nsys,
@@ -106,14 +107,13 @@ def forget(path: str) -> None:
         os.close(descriptor)
 
 
-def best(command: Sequence[str], trace: str, *, repeat: int, cold: bool) -> Run:
-    """The quickest of several runs, from cache or from disk."""
-    runs = []
+def in_turn(commands: Mapping[str, Sequence[str]], repeat: int) -> dict[str, Run]:
+    """The quickest run of each reader; they take turns, so that a busy minute is busy for all."""
+    runs: dict[str, list[Run]] = {name: [] for name in commands}
     for _ in range(repeat):
-        if cold:
-            forget(trace)
-        runs.append(measure(command))
-    return min(runs, key=lambda r: r.seconds)
+        for name, command in commands.items():
+            runs[name].append(measure(command))
+    return {name: min(done, key=lambda r: r.seconds) for name, done in runs.items()}
 
 
 def table(trace: str, layers: str | None, *, repeat: int, pandas: bool) -> str:
@@ -124,8 +124,11 @@ def table(trace: str, layers: str | None, *, repeat: int, pandas: bool) -> str:
         "|---|--:|--:|--:|--:|--:|--:|",
     ]
     measure(commands[BASELINE])  # fills the cache
-    warm = {name: best(c, trace, repeat=repeat, cold=False) for name, c in commands.items()}
-    cold = {name: best(c, trace, repeat=1, cold=True) for name, c in commands.items()}
+    warm = in_turn(commands, repeat)
+    cold = {}
+    for name, command in commands.items():
+        forget(trace)
+        cold[name] = measure(command)
     base = warm[BASELINE]
     for name, run in warm.items():
         cells = (
