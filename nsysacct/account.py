@@ -36,7 +36,7 @@ from nsysacct.model import (
 )
 from nsysacct.options import Options
 from nsysacct.registry import EngineSpec, Registry, load_registry
-from nsysacct.semantics import TOKENS
+from nsysacct.semantics import tokens_of
 from nsysacct.structure import Structure
 from nsysacct.timeline import Timeline
 from nsysacct.trace import Trace
@@ -429,6 +429,6 @@ def _acceptance(options: Options, semantics: Semantics, found: Structure) -> Acc
             accepted=accepted,
             drafted=rounds * k,
             per_position=[sum(counts[j:]) / rounds for j in range(1, k + 1)] if rounds else None,
-            tokens=sum(TOKENS[semantics.tokens](n) * c for n, c in enumerate(counts)),
+            tokens=tokens_of(counts, semantics.tokens),
         )
     return None

@@ -255,7 +255,7 @@ def stakes(costs: Costs) -> list[Stake]:
         found.append(
             _stake(costs, "verify", above, "verify above one plain step a round, its memory floor")
         )
-    best = TOKENS[costs.semantics.tokens](costs.k)
+    best = TOKENS[costs.semantics.tokens](costs.k, costs.k)
     full_rounds = costs.emitted / costs.batch / best
     full = full_rounds * (costs.wall_ns - costs.replay_ns) / costs.rounds
     found.append(

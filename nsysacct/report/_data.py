@@ -109,7 +109,7 @@ def costs_for_scripts(costs: Costs) -> dict[str, Any]:
         "plain_ns": costs.plain_ns,
         "plain_given": costs.plain_how.startswith("given with"),
         "checkpoint": rules.replay == "checkpoint",
-        "tokens_of": [TOKENS[rules.tokens](n) for n in drafts],
+        "tokens_of": [[TOKENS[rules.tokens](n, k) for n in range(k + 1)] for k in drafts],
         "width_of": [VERIFY_WIDTH[rules.verify_width](k) for k in drafts],
         "steps_of": [[REPLAY_STEPS[rules.replay](n, k) for n in range(k + 1)] for k in drafts],
         "ns_per_ms": NS_PER_MS,
