@@ -7,6 +7,7 @@ object ``command``.
 
 from __future__ import annotations
 
+import glob
 import importlib
 import importlib.util
 import os
@@ -122,6 +123,8 @@ class LazyGroup(click.Group):
                 **extra,
             )
         arguments = list(sys.argv[1:] if args is None else args)
+        if args is None and windows_expand_args and os.name == "nt":
+            arguments = with_files_for_patterns(arguments)
 
         debug = False
 
@@ -132,6 +135,17 @@ class LazyGroup(click.Group):
                 self.invoke(ctx)
 
         sys.exit(run_guarded(action, lambda: debug))
+
+
+def with_files_for_patterns(arguments: Sequence[str]) -> list[str]:
+    """`arguments` with the files in the place of ``*.json``, as shells but those of Windows do.
+
+    A pattern that no file matches stays: it may be one of kernel names.
+    """
+    found: list[str] = []
+    for argument in arguments:
+        found += sorted(glob.glob(argument)) or [argument]
+    return found
 
 
 def _exists(name: str) -> bool:

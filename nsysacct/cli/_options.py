@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
+from nsysacct.cli._inputs import is_account_json
 from nsysacct.cli._numbers import nanoseconds, whole
 from nsysacct.errors import UsageError
 
@@ -78,12 +80,44 @@ def _with_options(
 
     @wraps(command)
     def wrapped(**values: Any) -> Any:
+        _refuse_for_accounts(frozenset(taken.values()))
         shared = {name: values.pop(given) for name, given in taken.items()}
         return command(options=read_options(**shared), **values)
 
     for name, option in reversed(list(zip(_NAMES, _TRACE_OPTIONS, strict=True))):
         wrapped = replaced.get(name, option)(wrapped)
     return wrapped
+
+
+def _refuse_for_accounts(names: frozenset[str]) -> None:
+    """Raise when an option on how to split is given and each input is an account: it does nothing."""
+    context = click.get_current_context()
+    given = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name in names
+        and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
+    ]
+    if not given:
+        return
+    read = [
+        Path(word)
+        for parameter in context.command.params
+        if isinstance(parameter, click.Argument) or parameter.name in ("base_files", "head_files")
+        for word in _words(context.params[parameter.name or ""])
+        if Path(word).is_file()
+    ]
+    if read and all(map(is_account_json, read)):
+        raise UsageError(
+            given[0],
+            f"is for splitting a trace, and {read[0].name} is an account already",
+            "split the trace again with it",
+        )
+
+
+def _words(value: object) -> list[str]:
+    words = value if isinstance(value, tuple) else (value,)
+    return [word for word in words if isinstance(word, str)]
 
 
 def read_options(
