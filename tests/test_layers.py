@@ -16,7 +16,7 @@ PACKAGE = ROOT / "nsysacct"
 # One tier a line, the lowest first. A room may import its own tier and lower ones. A new module
 # needs a place here.
 TIERS = """
-errors extras strict model semantics intervals groups theory histograms stats
+errors extras strict model semantics intervals groups theory histograms stats layout
 trace nsysrep names arguments signatures registry registry_file registry_tables specs wire counting logs
 timeline tables_export evidence nvtx passes steps repetition roles sketch grammar structure attribution losses
 witnesses blindspots acceptance options amounts hardware perround ranks suggest suggest_toml

@@ -9,6 +9,7 @@ import click
 from nsysacct.bottleneck import parse_bytes
 from nsysacct.cli._econ import (
     Page,
+    Section,
     Table,
     account_argument,
     emit,
@@ -67,21 +68,19 @@ def command(
         "Reasons to give up": found.give_up,
         "Not visible": found.missing,
     }
-    head = [] if fmt == "csv" else [_section(t, s, fmt) for t, s in sections.items() if s]
     rows = [
         [title, s.topic, s.state, s.text, s.basis, s.how]
         for title, sentences in sections.items()
         for s in sentences
     ]
-    table = Table("", ["section", "topic", "state", "text", "basis", "how"], rows)
-    emit(Page("explain", found, [table] if fmt == "csv" else [], head), fmt, output, force)
-
-
-def _section(title: str, sentences: list[Sentence], fmt: str) -> str:
-    bullet, heading = ("- ", f"### {title}\n") if fmt == "markdown" else ("  ", title)
-    return "\n".join([heading, *(bullet + _line(sentence) for sentence in sentences)]) + (
-        "" if fmt == "markdown" else "\n"
+    page = Page(
+        "explain",
+        found,
+        [],
+        sections=[Section(t, [_line(s) for s in said]) for t, said in sections.items() if said],
+        csv=Table("", ["section", "topic", "state", "text", "basis", "how"], rows),
     )
+    emit(page, fmt, output, force)
 
 
 def _line(sentence: Sentence) -> str:
