@@ -87,6 +87,7 @@ def account(
         )
     _check_graph_roles(parts, options)
     chosen, selection = _choose(trace, parts, options)
+    spec = _as_seen(spec, replays=any(b.bucket == "replay" and b.gpu_ns for b in chosen.buckets))
     witnesses.refuse_wrong_layers(chosen.rounds, trace.name, options)
     _refuse_short_wall(chosen)
     if options.log is not None:
@@ -102,6 +103,7 @@ def account(
         engine=EngineInfo(
             name=spec.name if spec else "unknown",
             how=how,
+            variant=spec.variant if spec else "",
             detail=detail,
             registry_digest=spec.digest if spec else "",
             semantics=_semantics(spec),
@@ -159,6 +161,11 @@ def _engine(
     if spec is not None and spec.caution:
         detail += f"; {spec.caution}"
     return spec, "recognised" if spec else "none", detail
+
+
+def _as_seen(spec: EngineSpec | None, *, replays: bool) -> EngineSpec | None:
+    """The engine in the variant that the trace shows."""
+    return spec.as_replaying() if spec is not None and replays else spec
 
 
 def _semantics(spec: EngineSpec | None) -> Semantics:
@@ -318,6 +325,7 @@ def _place(trace: Trace, line: Timeline, spec: EngineSpec | None, options: Optio
         n_ok=options.n_ok or options.printed_histogram,
         overrides=options.graph_roles,
         marks=marks,
+        brought_bytes=trace.memops.bytes[line.source[line.copies_in]],
     )
     _check_k(found, semantics, options)
     placed = attribute(
@@ -334,8 +342,8 @@ def _place(trace: Trace, line: Timeline, spec: EngineSpec | None, options: Optio
 
 def _one(trace: Trace, line: Timeline, spec: EngineSpec | None, options: Options) -> ProcessAccount:
     """Account for one timeline."""
-    semantics = _semantics(spec)
     parts = _place(trace, line, spec, options)
+    semantics = _semantics(_as_seen(spec, replays=bool(parts.found.layout.replay_steps.any())))
     names, marks, found, placed, round_of = (
         parts.names,
         parts.marks,

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from nsysacct.errors import UsageError
 from nsysacct.evidence import Code
 from nsysacct.model import Finding, Semantics
-from nsysacct.semantics import REPLAY_STEPS
+from nsysacct.semantics import REPLAY_STEPS, REPLAY_WIDTH
 from nsysacct.trace import NONE
 
 I32 = npt.NDArray[np.int32]
@@ -135,7 +135,7 @@ def read_rounds(
     """
     code = code.copy()
     code[code == Code.MODEL] = Code.TARGET
-    verify = _verify_passes(code, epoch, semantics)
+    verify = _verify_passes(code, epoch)
     count = len(verify)
     round_of = np.full(len(code), NONE, np.int32)
     # a pass belongs to the round whose verify pass comes next (drafts) or came last (the rest)
@@ -164,11 +164,8 @@ def read_rounds(
     return layout
 
 
-def _verify_passes(code: U8, epoch: I32, semantics: Semantics) -> I64:
-    """First pass of each verify; later pieces in the same epoch belong to it.
-
-    With a checkpoint rule a second verify pass without a draft between is the replay of the first.
-    """
+def _verify_passes(code: U8, epoch: I32) -> I64:
+    """First pass of each verify; later pieces in the same epoch belong to it."""
     verify = np.flatnonzero(code == Code.VERIFY)
     drafting = np.concatenate([[0], np.cumsum(code == Code.DRAFT)])
     first: list[int] = []
@@ -176,9 +173,6 @@ def _verify_passes(code: U8, epoch: I32, semantics: Semantics) -> I64:
         if first:
             fresh = drafting[i] > drafting[first[-1]]
             if not fresh and epoch[i] == epoch[first[-1]]:
-                continue
-            if not fresh and semantics.replay == "checkpoint":
-                code[i] = Code.REPLAY
                 continue
         first.append(int(i))
     return np.array(first, np.int64)
@@ -205,7 +199,7 @@ def _name_steps(
     code[steps[early]] = plain[early]
     _apply_plan(layout, steps[early], plan)
     middle = steps[~early & ~late]
-    if semantics.replay == "none":
+    if not _replays_in_steps(semantics.replay):
         rest = ~early
         code[steps[rest]] = plain[rest]
         return
@@ -230,6 +224,12 @@ def _name_steps(
                 )
             )
     _name_tail(layout, steps[late], semantics, k, plan, n_ok)
+
+
+def _replays_in_steps(rule: str) -> bool:
+    """Whether a replay is single-row target steps, whose place alone tells them from plain ones."""
+    rows = REPLAY_WIDTH.get(rule)
+    return rows is not None and rows(0) == 1
 
 
 def _max_replay(rule: str, k: int | None) -> int | None:

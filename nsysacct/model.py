@@ -64,6 +64,7 @@ class EngineInfo(Record, frozen=True, kw_only=True):
 
     name: str
     how: str  # "given" or "recognised" or "none"
+    variant: str = ""  # of its round rules (`EngineSpec.variants`); empty for the usual ones
     detail: str = ""
     registry_digest: str = ""
     semantics: Semantics = Semantics()

@@ -68,6 +68,8 @@ class Registry:
     def engine(self, name: str) -> EngineSpec:
         """Return the engine of that name or alias; of several version ranges, the last loaded.
 
+        ``NAME/VARIANT`` gives it the rules of one of its variants.
+
         Raises
         ------
         RegistryError
@@ -77,6 +79,9 @@ class Registry:
         for spec in reversed(self.engines):
             if wanted in (n.casefold() for n in (spec.name, *spec.aliases)):
                 return spec
+        engine, slash, variant = name.rpartition("/")
+        if slash and engine:
+            return self.engine(engine).as_variant(variant)
         known = sorted({n for spec in self.engines for n in (spec.name, *spec.aliases)})
         close = get_close_matches(wanted, [n.casefold() for n in known], 1, 0.6)
         engines = ", ".join(sorted({spec.name for spec in self.engines})) or "none"

@@ -23,7 +23,7 @@ from nsysacct.model import BUCKETS, Semantics
 from nsysacct.registry_tables import Table
 from nsysacct.semantics import REPLAY_STEPS, TOKENS, VERIFY_WIDTH
 from nsysacct.signatures import NumberPredicate, Pattern
-from nsysacct.specs import EngineSpec, NvtxRule, Signature
+from nsysacct.specs import EngineSpec, NvtxRule, Signature, Variant
 from nsysacct.strict import convert, guess
 
 FORMAT = 1
@@ -86,7 +86,12 @@ def read_bytes(content: bytes, file: str) -> EngineSpec:
     engine = _convert(top.engine, tables.Engine, file, "[engine]")
     _choose(engine.evidence, EVIDENCE, file, "[engine]", "evidence")
     _check_versions(engine.versions, file, "[engine]")
-    semantics = _read_semantics(top.semantics, file)
+    rules = _convert(top.semantics, tables.Semantics, file, "[semantics]")
+    semantics = _checked(
+        Semantics(verify_width=rules.verify_width, tokens=rules.tokens, replay=rules.replay),
+        file,
+        "[semantics]",
+    )
     passes = _convert(top.passes, tables.Passes, file, "[passes]")
     signatures = [_read_signature(t, i, file) for i, t in enumerate(top.signature, 1)]
     _check_ids(signatures, file)
@@ -101,6 +106,7 @@ def read_bytes(content: bytes, file: str) -> EngineSpec:
         file=file,
         digest=_digest(raw),
         semantics=semantics,
+        variants=_read_variants(top.variant, semantics, file),
         streams=passes.streams,
         recognise=tuple(
             _pattern(p, (), file, f"[engine] key recognise, entry {i}")
@@ -134,16 +140,33 @@ def _digest(raw: dict[str, Any]) -> str:
 # ---------------------------------------------------------------- tables
 
 
-def _read_semantics(table: Mapping[str, Any], file: str) -> Semantics:
-    found = _convert(table, tables.Semantics, file, "[semantics]")
-    known: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
-        ("verify_width", found.verify_width, VERIFY_WIDTH),
-        ("tokens", found.tokens, TOKENS),
-        ("replay", found.replay, REPLAY_STEPS),
-    )
-    for key, value, rules in known:
-        _choose(value, tuple(rules), file, "[semantics]", key)
-    return Semantics(verify_width=found.verify_width, tokens=found.tokens, replay=found.replay)
+_RULES: dict[str, Mapping[str, Any]] = {
+    "verify_width": VERIFY_WIDTH,
+    "tokens": TOKENS,
+    "replay": REPLAY_STEPS,
+}
+
+
+def _checked(semantics: Semantics, file: str, where: str) -> Semantics:
+    for key, rules in _RULES.items():
+        _choose(getattr(semantics, key), tuple(rules), file, where, key)
+    return semantics
+
+
+def _read_variants(
+    rows: Sequence[Mapping[str, Any]], base: Semantics, file: str
+) -> tuple[Variant, ...]:
+    variants: list[Variant] = []
+    for index, row in enumerate(rows, 1):
+        where = f"[[variant]] {index}"
+        found = _convert(row, tables.Variant, file, where)
+        if not found.name or "/" in found.name or found.name in (v.name for v in variants):
+            problem = f"{found.name!r} is no name of its own"
+            raise _error(file, where, "name", problem, "choose another, without a slash")
+        changes = {key: text for key in _RULES if (text := getattr(found, key))}
+        semantics = _checked(msgspec.structs.replace(base, **changes), file, where)
+        variants.append(Variant(found.name, semantics, found.source, found.note.strip()))
+    return tuple(variants)
 
 
 def _read_signature(table: Mapping[str, Any], index: int, file: str) -> Signature:

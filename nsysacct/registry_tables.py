@@ -44,7 +44,10 @@ class Semantics(Table):
     """``[semantics]``: how a round works, by named rules."""
 
     verify_width: Annotated[str, Meta(description="rows of a verify pass: `k` or `k+1`")]
-    tokens: Annotated[str, Meta(description="tokens that a round emits: `n_ok+1` or `max(n_ok,1)`")]
+    tokens: Annotated[
+        str,
+        Meta(description="tokens that a round emits: `n_ok+1`, `max(n_ok,1)` or `min(n_ok+2,k+1)`"),
+    ]
     replay: Annotated[
         str,
         Meta(
@@ -52,6 +55,20 @@ class Semantics(Table):
             "steps over what was accepted) or `checkpoint` (one second pass)"
         ),
     ]
+
+
+class Variant(Table):
+    """``[[variant]]``: another way in which the engine's rounds work, in the same kernels.
+
+    Keys left out are those of ``[semantics]``.
+    """
+
+    name: Annotated[str, Meta(description="what follows the engine: `--engine NAME/VARIANT`")]
+    source: Annotated[str, Meta(description="where the fact comes from")]
+    verify_width: Annotated[str, Meta(description="as in `[semantics]`")] = ""
+    tokens: Annotated[str, Meta(description="as in `[semantics]`")] = ""
+    replay: Annotated[str, Meta(description="as in `[semantics]`")] = ""
+    note: Annotated[str, Meta(description="anything a reader should know")] = ""
 
 
 class Passes(Table):
@@ -151,5 +168,6 @@ class File(Table):
     engine: Annotated[dict[str, Any], Meta(description="table, see below")]
     semantics: Annotated[dict[str, Any], Meta(description="table, see below")]
     passes: Annotated[dict[str, Any], Meta(description="table, see below")] = {}
+    variant: Annotated[list[dict[str, Any]], Meta(description="tables, see below")] = []
     signature: Annotated[list[dict[str, Any]], Meta(description="tables, see below")] = []
     nvtx: Annotated[list[dict[str, Any]], Meta(description="tables, see below")] = []

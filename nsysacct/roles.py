@@ -166,7 +166,9 @@ def _verify_by_rows(passes: Passes, roles: Roles, on_target: Bool, drafting: Boo
     any_draft = bool(drafting.any())
     rows, widths = 0, []
     after_draft: dict[int, list[bool]] = {}
-    chain = False  # inside a prompt's chunks
+    returned = passes.returned[lanes]
+    row = int(returned[returned > 0].min()) if returned.any() else NONE
+    chain = False  # behind a prompt's chunk: the next may be its tail, which returns its last row only
     for i in order:
         width = int(passes.width[i])
         if drafting[i]:
@@ -181,13 +183,14 @@ def _verify_by_rows(passes: Passes, roles: Roles, on_target: Bool, drafting: Boo
             if any_draft:
                 verify = rows > 0 and width <= 2 * rows + 1
             else:
-                verify = not chain and width <= 2 * _SLOT_ROWS and first_prompt >= 0
+                tail = chain and int(passes.returned[i]) != width * row
+                verify = not tail and width <= 2 * _SLOT_ROWS and first_prompt >= 0
             roles.code[i] = Code.VERIFY if verify else Code.PREFILL
             if verify:
                 widths.append(width)
         elif passes.is_graph[i]:
             after_draft.setdefault(int(passes.graph[i]), []).append(rows > 0)
-        chain = roles.code[i] == Code.PREFILL
+        chain = width > 2 * _SLOT_ROWS
         rows = 0
     for graph in np.unique(passes.graph[counted]).tolist():
         mine = counted[passes.graph[counted] == graph]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nsysacct import grammar, passes, roles, sketch, steps
+from nsysacct import grammar, passes, replays, roles, sketch, steps
 from nsysacct.evidence import Code, NameEvidence
 from nsysacct.grammar import Layout, Plan
 from nsysacct.model import Semantics
@@ -62,6 +62,7 @@ def read(
     n_ok: Sequence[int] | None = None,
     overrides: Mapping[int, Code] | None = None,
     marks: Projection | None = None,
+    brought_bytes: npt.NDArray[np.int64] | None = None,
 ) -> Structure:
     """Read the structure of a timeline.
 
@@ -76,6 +77,8 @@ def read(
         Executable graph -> role (``--graph-role``).
     marks : Projection, optional
         NVTX ranges: they carry the structure where names and graphs do not.
+    brought_bytes : int64, optional
+        Sizes of the copies from the host, in timeline order.
     """
     foreign = _foreign(timeline, names) if known_engine or streams else ""
     # an engine that may hide its acceptance in a graph is cut by markers only where they show
@@ -101,6 +104,10 @@ def read(
         code, basis, graphs, notes = given.code, given.basis, given.graphs, given.notes
         named = bool((found.anchors[:, [Code.VERIFY, Code.DRAFT, Code.MODEL]] > 0).any())
         how = "names" if named else "graphs" if (code == Code.VERIFY).any() else "none"
+    checkpoints = semantics.replay == "checkpoint"
+    if brought_bytes is not None and (checkpoints or (streams and not foreign)):
+        again = replays.mark(timeline, found, code, basis, brought_bytes, certain=checkpoints)
+        notes = [*notes, *again]
     if marks is not None and not (code == Code.VERIFY).any() and (marks.code == Code.VERIFY).any():
         found, code = _by_ranges(timeline, names, marks)
         basis = np.full(len(found), "positional", object)

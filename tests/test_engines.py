@@ -143,9 +143,10 @@ class Host:
         self.trace.graph_launch(exec_id, self.now, self.now + us * US, stream=stream)
         self.now += (us + 2) * US
 
-    def result(self, stream: int = 7) -> None:
-        """Copy something back and wait for it."""
-        self.trace.memcpy(self.now, self.now + 2 * US, kind=2, stream=stream)
+    def result(self, stream: int = 7, *, rows: int = 1) -> None:
+        """Copy the results of so many rows back and wait for them, or only wait."""
+        if rows:
+            self.trace.memcpy(self.now, self.now + 2 * US, kind=2, size=4096 * rows, stream=stream)
         self.trace.sync(self.now + US, self.now + 4 * US, stream=stream)
         self.now += 30 * US
 
@@ -153,8 +154,8 @@ class Host:
         self.trace.memcpy(self.now, self.now + 2 * US, kind=1, stream=stream)
         self.now += 6 * US
 
-    def eager(self, rows: int, stream: int, kernels: int = 8) -> None:
-        """A llama.cpp pass outside graphs."""
+    def eager(self, rows: int, stream: int, kernels: int = 8, *, returns: bool = True) -> None:
+        """A llama.cpp pass outside graphs: a prompt returns its last row, others all, or none."""
         self.inputs(stream)
         for _ in range(kernels):
             if rows > 8:
@@ -163,7 +164,7 @@ class Host:
             else:
                 name = f"void mul_mat_vec_q<(ggml_type)12, (int){rows}>(const void *)"
                 self.kernel(name, 8 if stream == 14 else 3, stream=stream)
-        self.result(stream)
+        self.result(stream, rows=0 if not returns else rows if rows <= 8 else 1)
 
 
 def llama_with_many_draft_graphs(rounds: int, graphs: int) -> TraceBuilder:

@@ -11,7 +11,14 @@ from nsysacct.model import Semantics
 KESTREL = Semantics(verify_width="k", tokens="max(n_ok,1)", replay="closing-steps")
 NO_REPLAY = Semantics()
 CHECKPOINT = Semantics(replay="checkpoint")
-LETTERS = {"D": Code.DRAFT, "V": Code.VERIFY, "T": Code.TARGET, "O": Code.OTHER, "?": Code.UNKNOWN}
+LETTERS = {
+    "D": Code.DRAFT,
+    "V": Code.VERIFY,
+    "T": Code.TARGET,
+    "R": Code.REPLAY,
+    "O": Code.OTHER,
+    "?": Code.UNKNOWN,
+}
 
 
 def read(word: str, semantics: Semantics = KESTREL, **options: object) -> Layout:
@@ -68,10 +75,10 @@ def test_an_engine_without_replay_has_none() -> None:
     assert spelled(read("T DDDV T DDDV T", NO_REPLAY)) == "pDDDVpDDDVp"
 
 
-def test_a_second_verify_without_drafts_is_the_checkpoint_replay() -> None:
-    layout = read("DDDV V DDDV", CHECKPOINT)
-    assert spelled(layout) == "DDDVRDDDV"
-    assert layout.rounds == 2
+def test_single_row_steps_are_no_replay_of_an_engine_that_replays_in_one_wider_pass() -> None:
+    layout = read("DDDV T DDDV R T DDDV T", CHECKPOINT)
+    assert spelled(layout) == "DDDVpDDDVRpDDDVp"
+    assert layout.replay_steps.tolist() == [0, 1, 0]
 
 
 def test_drafts_on_the_cpu_leave_rounds_without_drafts() -> None:

@@ -1,6 +1,7 @@
 """Registry files: strict reading, where they are found, what they resolve and recognise."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -9,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from nsysacct.errors import RegistryError
+from nsysacct.errors import RegistryError, UnknownEngineError
 from nsysacct.names import parse
-from nsysacct.registry import load_registry, shipped_folder
+from nsysacct.registry import Registry, load_registry, shipped_folder
 from nsysacct.registry_file import read_bytes, read_file
 
 SHIPPED = sorted(shipped_folder().glob("*.toml"))
@@ -435,3 +436,52 @@ def test_the_build_puts_the_files_into_the_wheel():
     project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())
     included = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     assert included["kernels_registry"] == "nsysacct/kernels_registry"
+
+
+# ---------------------------------------------------------------- variants
+
+VARIANT = '\n[[variant]]\nname = "twice"\nsource = "s"\nreplay = "checkpoint"\n'
+
+
+def test_a_variant_changes_the_rules_that_it_names():
+    spec = read(MINIMAL + SIGNATURE + VARIANT)
+    assert spec.variant == "" and spec.semantics.replay == "none"
+    twice = Registry((spec,)).engine(f"{spec.name}/Twice")
+    assert (twice.name, twice.variant, twice.digest) == (spec.name, "twice", spec.digest)
+    assert twice.semantics.replay == "checkpoint"
+    assert twice.semantics.tokens == spec.semantics.tokens
+    assert spec.as_replaying().variant == "twice"
+
+
+def test_an_engine_that_replays_by_its_usual_rules_stays_as_it_is():
+    kestrel = load_registry(env={}).engine("kestrel")
+    assert kestrel.as_replaying() is kestrel
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("llama.cpp/chek", "engine 'llama.cpp': it has no variant 'chek'; known: checkpoint"),
+        ("kestrel/x", "engine 'kestrel': it has no variant 'x'; leave the variant out"),
+        ("llama.cpp/", "it has no variant ''"),
+    ],
+)
+def test_a_variant_that_there_is_not(name, message):
+    with pytest.raises(UnknownEngineError, match=re.escape(message)):
+        load_registry(env={}).engine(name)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ('name = "a/b"', "key name: 'a/b' is no name of its own"),
+        ('name = ""', "key name: '' is no name of its own"),
+        ('tokens = "n_ok+3"\nname = "x"', "key tokens: 'n_ok+3' is not known"),
+        ('name = "x"\nwidth = 3', "key width"),
+    ],
+)
+def test_a_variant_that_cannot_be(change, message):
+    text = MINIMAL + SIGNATURE + f'\n[[variant]]\nsource = "s"\n{change}\n'
+    with pytest.raises(RegistryError, match=re.escape(message)) as caught:
+        read(text)
+    assert "[[variant]] 1" in str(caught.value)

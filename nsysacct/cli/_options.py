@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from nsysacct.logs import LogReading
 
 _TRACE_OPTIONS = (
-    click.option("--engine", metavar="NAME", help="Engine whose registry to use (default: recognised)."),
+    click.option("--engine", metavar="NAME",
+                 help="Engine whose registry to use, or ENGINE/VARIANT (default: recognised)."),
     click.option("--layers", metavar="N|KIND=N", multiple=True,
                  help="Model layers, e.g. 64, or gdn=48 for one kind; repeatable."),
     click.option("--k", type=click.IntRange(1, 64), help="Draft tokens proposed a round."),
@@ -266,6 +267,7 @@ def _log(path: str, lines: str | None, engine: str | None) -> LogReading:
     """Read the run's own log; an engine whose log has no reader is tried as any."""
     from nsysacct.logs import READERS, read_log
 
-    named = engine if engine in READERS else None
+    base = (engine or "").partition("/")[0]
+    named = base if base in READERS else None
     source = sys.stdin.buffer.read() if path == "-" else Path(path)
     return read_log(source, named, lines=line_range("--log-lines", lines))

@@ -18,8 +18,10 @@ from nsysacct.cli._base import (
 )
 
 if TYPE_CHECKING:
+    from nsysacct.model import Semantics
     from nsysacct.names import KernelName
     from nsysacct.registry import EngineSpec, Explanation, Match, Registry, Signature
+    from nsysacct.specs import Variant
 
 _paths = click.option(
     "--registry", "paths", metavar="PATH", multiple=True, help="Further registry file or folder."
@@ -151,11 +153,19 @@ def _signature_lines(spec: EngineSpec) -> list[str]:
         f"  versions {spec.versions}, {Path(spec.file).name}, {_short_digest(spec)}",
         f"  a round verifies {rules.verify_width} rows, emits {rules.tokens} tokens, "
         f"replay: {rules.replay}",
+        *(f"  variant {spec.name}/{v.name}: {_variant(v)}" for v in spec.variants),
         "",
     ]
     rows = [("bucket", "family", "layer", "pattern", "conditions")]
     rows += [(s.bucket, s.family, s.layer, s.pattern, _conditions(s)) for s in spec.signatures]
     return lines + _aligned(rows)
+
+
+def _variant(variant: Variant) -> str:
+    rules = variant.semantics
+    return (
+        f"verifies {rules.verify_width} rows, emits {rules.tokens} tokens, replay: {rules.replay}"
+    )
 
 
 def _conditions(signature: Signature) -> str:
@@ -241,13 +251,21 @@ def _engine_document(spec: EngineSpec) -> dict[str, Any]:
         "versions": spec.versions,
         "file": Path(spec.file).name,
         "digest": spec.digest,
-        "semantics": {
-            "verify_width": spec.semantics.verify_width,
-            "tokens": spec.semantics.tokens,
-            "replay": spec.semantics.replay,
-        },
+        "semantics": _semantics_document(spec.semantics),
+        "variants": [
+            {"name": v.name, "semantics": _semantics_document(v.semantics), "source": v.source}
+            for v in spec.variants
+        ],
         "signatures": [_signature_document(s) for s in spec.signatures],
         "nvtx": [{"pattern": r.pattern, "bucket": r.bucket, "source": r.source} for r in spec.nvtx],
+    }
+
+
+def _semantics_document(rules: Semantics) -> dict[str, str]:
+    return {
+        "verify_width": rules.verify_width,
+        "tokens": rules.tokens,
+        "replay": rules.replay,
     }
 
 
