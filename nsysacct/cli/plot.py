@@ -161,7 +161,9 @@ def _span(text: str) -> tuple[int, int]:
 def _size(text: str | None, kind: str, count: int) -> tuple[float, float]:
     """Inches, width and height."""
     if text is None:
-        return 6.4, 1.5 + 0.6 * count if kind == "split" else HEIGHTS.get(kind, 3.6)
+        from nsysacct.plots import split_height
+
+        return 6.4, split_height(count) if kind == "split" else HEIGHTS.get(kind, 3.6)
     try:
         width, height = (float(part) for part in text.lower().split("x"))
     except ValueError:
