@@ -159,6 +159,7 @@ def run(
     registry = load_registry(options.registry_paths)
     if options.engine is not None:
         registry.engine(options.engine)  # a wrong name fails once, not once a trace
+    need("distributed", PURPOSE)  # before a folder is made
     store = Store(folder, settings_digest(options, registry), force=force)
     outputs = store.outputs(sources)
     waiting: list[Path] = []
