@@ -36,6 +36,7 @@ def reference() -> str:
         tables.Passes,
         tables.Signature,
         tables.Nvtx,
+        tables.Step,
     ):
         title = inspect.getdoc(kind) or ""
         parts += [title, "", "| key | type | default | meaning |", "|---|---|---|---|"]

@@ -391,7 +391,8 @@ def _nvtx(
         return nvtx.nothing(len(line))
     shipped = spec.nvtx if spec else ()
     rules = [*options.nvtx, *(nvtx.Rule(r.pattern, Code[r.bucket.upper()]) for r in shipped)]
-    return nvtx.project(line, trace, rules, defaults=True)
+    steps = spec.steps if spec else ()
+    return nvtx.project(line, trace, rules, defaults=True, steps=steps)
 
 
 def _check_k(found: Structure, semantics: Semantics, options: Options) -> None:

@@ -114,6 +114,7 @@ def read_bytes(content: bytes, file: str) -> EngineSpec:
         ),
         signatures=tuple(signatures),
         nvtx=tuple(_read_nvtx(t, i, file) for i, t in enumerate(top.nvtx, 1)),
+        steps=tuple(_read_step(t, i, file) for i, t in enumerate(top.step, 1)),
     )
 
 
@@ -227,6 +228,18 @@ def _read_nvtx(table: Mapping[str, Any], index: int, file: str) -> NvtxRule:
     found = _convert(table, tables.Nvtx, file, where)
     _choose(found.bucket, NVTX_BUCKETS, file, where, "bucket")
     return NvtxRule(found.pattern, found.bucket, found.source)
+
+
+def _read_step(table: Mapping[str, Any], index: int, file: str) -> re.Pattern[str]:
+    where = f"[[step]] {index}"
+    found = _convert(table, tables.Step, file, where)
+    for place in ("{requests}", "{rows}"):
+        if found.text.count(place) != 1:
+            raise _error(file, where, "text", f"has no single {place}", f"write {place} once")
+    regex = re.escape(found.text).replace(r"\*", ".*?")
+    for place in ("requests", "rows"):
+        regex = regex.replace(rf"\{{{place}\}}", rf"(?P<{place}>\d{{1,9}})")
+    return re.compile(regex, re.ASCII)
 
 
 def _check_ids(signatures: Sequence[Signature], file: str) -> None:

@@ -161,6 +161,20 @@ class Nvtx(Table):
     note: Annotated[str, Meta(description="anything a reader should know")] = ""
 
 
+class Step(Table):
+    """``[[step]]``: NVTX ranges that enclose one step of the engine, with its numbers in their text."""
+
+    text: Annotated[
+        str,
+        Meta(
+            description="text of a range: `{requests}` and `{rows}` stand for the requests that generate "
+            "and the rows that they run, `*` for anything"
+        ),
+    ]
+    source: Annotated[str, Meta(description="where the fact comes from")]
+    note: Annotated[str, Meta(description="anything a reader should know")] = ""
+
+
 class File(Table):
     """The whole file."""
 
@@ -171,3 +185,4 @@ class File(Table):
     variant: Annotated[list[dict[str, Any]], Meta(description="tables, see below")] = []
     signature: Annotated[list[dict[str, Any]], Meta(description="tables, see below")] = []
     nvtx: Annotated[list[dict[str, Any]], Meta(description="tables, see below")] = []
+    step: Annotated[list[dict[str, Any]], Meta(description="tables, see below")] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
@@ -142,7 +143,8 @@ class EngineSpec:
 
     ``digest`` is ``sha256:`` and the SHA-256 of the file's data, independent of its layout.
     ``streams`` is ``per-model`` when every model runs on a CUDA stream of its own. ``evidence`` says
-    what tells the engine's phases apart (`registry_file.EVIDENCE`). ``variant`` names the one of
+    what tells the engine's phases apart (`registry_file.EVIDENCE`). ``steps`` match the texts of NVTX
+    ranges around one step, with groups ``requests`` and ``rows``. ``variant`` names the one of
     ``variants`` whose rules ``semantics`` are; empty for the engine's usual ones.
     """
 
@@ -160,6 +162,7 @@ class EngineSpec:
     signatures: tuple[Signature, ...]
     nvtx: tuple[NvtxRule, ...]
     evidence: str = "names"
+    steps: tuple[re.Pattern[str], ...] = ()
     variants: tuple[Variant, ...] = ()
     variant: str = ""
 

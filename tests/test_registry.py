@@ -485,3 +485,20 @@ def test_a_variant_that_cannot_be(change, message):
     with pytest.raises(RegistryError, match=re.escape(message)) as caught:
         read(text)
     assert "[[variant]] 1" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("step {rows}", "has no single {requests}"), ("{requests} {rows} {rows}", "no single {rows}")],
+)
+def test_a_step_range_names_both_numbers_once(text, message):
+    with pytest.raises(RegistryError, match=re.escape(message)):
+        read(MINIMAL + SIGNATURE + f'\n[[step]]\ntext = "{text}"\nsource = "s"\n')
+
+
+def test_a_step_range_is_matched_as_a_whole_and_literally():
+    text = r'"step.{requests}*({rows})"'
+    (step,) = read(MINIMAL + SIGNATURE + f"\n[[step]]\ntext = {text}\nsource = 's'\n").steps
+    match = step.fullmatch("step.2 and more(8)")
+    assert match and (match["requests"], match["rows"]) == ("2", "8")
+    assert not step.fullmatch("stepx2(8)") and not step.fullmatch("step.2(8) ")
