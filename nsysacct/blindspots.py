@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from nsysacct import losses, perround
 from nsysacct.evidence import Code
+from nsysacct.layout import count
 from nsysacct.model import BlindSpot, Finding, GraphInfo
 from nsysacct.structure import Structure
 from nsysacct.timeline import Kind, Timeline
@@ -172,7 +173,8 @@ def _opaque_graphs(graphs: Sequence[GraphInfo], shown: Shown) -> None:
             hidden_ns=0,
             basis="graph",
             count=launches,
-            detail=f"{launches} launches of {len(timed)} graphs are timed as a whole ({total / 1e6:.3f} ms): "
+            detail=f"{count(launches, 'launch')} of {count(len(timed), 'graph')} are timed as a whole "
+            f"({total / 1e6:.3f} ms): "
             "what runs inside, and the gaps between, are not shown",
             remedy=f"for proportions inside, a second capture with {NODE} (it slows graphs down)",
         )

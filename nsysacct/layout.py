@@ -1,14 +1,20 @@
-"""Text and tables that fit a width: folded lines, aligned columns, blocks where columns are many."""
+"""Text and tables that fit a width: folded lines, aligned columns, and how figures are written."""
 
 from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+Style = Callable[[str, str], str]
+"""Colours a text: (text, style name) -> text; styles are "good", "bad", "warn", "dim", "bold"."""
 
 GAP = 2
 WIDE_CELL, NARROW_CELL = 24, 12
 """Widths below which a column of words is folded only where nothing else helps, and never."""
+
+NUMBER = 6
+"""Width up to which a first column that has figures is one of numbers and not of names."""
 
 _UNIT = re.compile(r"(?<=\d) (?=(?:%|pp|x|ns|us|ms|s|GB|MB)(?![\w/]))")
 _PIECE = re.compile(r"[^\s,;|/]*(?:\s+|[,;|/]+|$)")
@@ -110,7 +116,9 @@ def _shrunk(columns: Sequence[Sequence[str]], room: int, least: int) -> list[int
 
 
 def _lines(columns: Sequence[Sequence[str]], widths: Sequence[int], gap: int) -> list[str]:
-    right = [i > 0 and _is_figures(column) for i, column in enumerate(columns)]
+    right = [
+        _is_figures(column) and (i > 0 or widths[0] <= NUMBER) for i, column in enumerate(columns)
+    ]
     lines = []
     for row in zip(*columns, strict=True):
         cells = [_folded(cell, width) for cell, width in zip(row, widths, strict=True)]
@@ -159,3 +167,26 @@ def _blocks(columns: Sequence[Sequence[str]], width: int) -> list[str]:
         others = others[count:]
         widths = [widths[0], *widths[1 + count :]]
     return lines
+
+
+def ms(ns: float | None) -> str:
+    """Milliseconds with as many digits as are worth reading; "open" when unknown."""
+    if ns is None:
+        return "open"
+    value = ns / 1e6
+    return f"{value:.2f}" if abs(value) >= 10 else f"{value:.3f}"
+
+
+def plain(text: str, style: str) -> str:
+    """No colour."""
+    del style
+    return text
+
+
+_CODES = {"good": "32", "bad": "31", "warn": "33", "dim": "2", "bold": "1"}
+CODE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def ansi(text: str, style: str) -> str:
+    """Colour for a terminal."""
+    return f"\x1b[{_CODES[style]}m{text}\x1b[0m"

@@ -26,7 +26,7 @@ comparability plainstep
 twocaptures economics scenarios bottleneck breakeven compare curve whatif explain checkup frames
 metric_names metrics quantities diff
 gate limits config history_schema history batch batch_store batch_summary
-render plots report perfetto export annotate notebook gate_output diff_output
+render render_proof plots report perfetto export annotate notebook gate_output diff_output
 cli api __main__
 """
 RANK = {room: rank for rank, line in enumerate(TIERS.strip().splitlines()) for room in line.split()}

@@ -65,10 +65,10 @@ def echo_text(text: str, *, newline: bool = True) -> None:
 
 
 def terminal_style(stream: IO[str] | None = None) -> Style:
-    """`render.ansi` where colours are wanted, `render.plain` elsewhere."""
-    from nsysacct import render
+    """`ansi` where colours are wanted, `plain` elsewhere."""
+    from nsysacct.layout import ansi, plain
 
-    return render.ansi if wants_colour(stream) else render.plain
+    return ansi if wants_colour(stream) else plain
 
 
 def terminal_width() -> int:

@@ -72,8 +72,9 @@ def command(
         write_output(output, dump_account(result), force=force)
         return
     from nsysacct import render
+    from nsysacct.layout import plain
 
-    style = terminal_style() if output is None else render.plain
+    style = terminal_style() if output is None else plain
     body = render.text(result, width=terminal_width(), style=style, detail=detail)
     if output is None:
         echo_text(body)
