@@ -37,6 +37,11 @@ class PageData:
     last: int
     trace: str
 
+    @property
+    def shown(self) -> list[str]:
+        """Series of the chart that are not nothing throughout."""
+        return [name for name in SERIES if any(self.points[name])]
+
     def for_scripts(self) -> dict[str, Any]:
         """JSON values for the scripts."""
         return {

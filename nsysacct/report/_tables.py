@@ -83,11 +83,16 @@ def _table(
     name: str, title: str, columns: Sequence[str], rows: Iterable[list[str]], numeric: str = "",
     note: str = "",
 ) -> Table:  # fmt: skip
-    """Table with its first `MOST_ROWS` rows; `numeric` has an "n" for each numeric column."""
+    """Table with its first `MOST_ROWS` rows; `numeric` has an "n" for each numeric column.
+
+    Columns in which nothing is known, and nothing to be said, are left out.
+    """
     every = list(rows)
+    used = [i for i in range(len(columns)) if any(row[i] for row in every)]
     return Table(
-        name, title, list(columns), every[:MOST_ROWS],
-        frozenset(i for i, mark in enumerate(numeric) if mark == "n"),
+        name, title, [columns[i] for i in used],
+        [[row[i] for i in used] for row in every[:MOST_ROWS]],
+        frozenset(place for place, i in enumerate(used) if numeric[i] == "n"),
         max(0, len(every) - MOST_ROWS), note,
     )  # fmt: skip
 
@@ -170,7 +175,7 @@ def _witnesses(account: ProcessAccount) -> Table:
         [w.name, _text(w.rounds), "agrees" if w.agrees else "differs", w.detail]
         for w in account.rounds.witnesses
     ]
-    return _table("witnesses", "Other counts of rounds", ["witness", "rounds", "", "detail"], rows,
+    return _table("witnesses", "Other counts of rounds", ["witness", "rounds", "verdict", "detail"], rows,
                   " n  ")  # fmt: skip
 
 
