@@ -10,7 +10,7 @@ Style = Callable[[str, str], str]
 """Colours a text: (text, style name) -> text; styles are "good", "bad", "warn", "dim", "bold"."""
 
 GAP = 2
-WIDE_CELL, NARROW_CELL = 24, 12
+WIDE_CELL, NARROW_CELL = 24, 16
 """Widths below which a column of words is folded only where nothing else helps, and never."""
 
 NUMBER = 6
@@ -154,7 +154,7 @@ def _folded(cell: str, width: int) -> list[str]:
 
 def _blocks(columns: Sequence[Sequence[str]], width: int) -> list[str]:
     first, *others = columns
-    widths = _shrunk(columns, 0, NARROW_CELL)
+    widths = _shrunk(columns, 0, WIDE_CELL)
     lines: list[str] = []
     while others:
         count, used = 0, widths[0]

@@ -126,7 +126,7 @@ def test_two_engines_with_other_rounds_get_no_ratio():
     by_name = {figure.name: figure for figure in found.figures}
     assert by_name["tokens emitted"].relation == "a lower, about 1.6x"
     assert by_name["k"].relation == "equal"
-    assert any("rounds differs: 42 and 26" in reason for reason in found.unfair)
+    assert any("rounds differ: 42 and 26" in reason for reason in found.unfair)
     assert any("prompt length unknown" in reason for reason in found.unfair)
 
 

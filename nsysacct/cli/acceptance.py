@@ -238,7 +238,10 @@ def _several(readings: list[tuple[str, str, LogReading]], confidence: float) -> 
     columns = ["scenario", "logs", "engine", "rounds", "k", "accepted", "rate and interval",
                "drafts a round", "alpha", "interval", "speculation"]  # fmt: skip
     table = Table("Acceptance by kind of request", columns, [_row(s) for s in scenarios])
-    notes = [f"{s.name}: {s.advice}, {s.why}" for s in scenarios]
+    advice: dict[str, list[str]] = {}
+    for s in scenarios:
+        advice.setdefault(f"{s.advice}, {s.why}", []).append(s.name)
+    notes = [f"{said}: {', '.join(dict.fromkeys(names))}" for said, names in advice.items()]
     notes += [
         "alpha: accepted drafts over tested ones (accepted and first rejected of each round)",
         SOURCE,

@@ -37,7 +37,7 @@ MOST_LINES = 50
 @click.option("--parquet", metavar="FILE", help="Also write all rows as one Parquet table.")
 @click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler to use, e.g. tcp://host:8786.")
 @click.option(
-    "--workers", type=click.IntRange(1), help="Worker processes here.  [default: one a core]"
+    "--workers", type=int, metavar="N", help="Worker processes here.  [default: one a core]"
 )
 @click.option(
     "--memory",
@@ -76,13 +76,12 @@ def command(
 
     if parquet is not None:
         refuse_existing(Path(parquet), force)
+    cluster = Cluster(scheduler, workers, memory)
     sources = find_sources(patterns)
     outcomes: list[Outcome] = []
     rows: list[Row] = []
     with Progress("accounting", total=len(sources), unit="traces") as progress:
-        for outcome in run(
-            sources, folder, options, Cluster(scheduler, workers, memory), force=force
-        ):
+        for outcome in run(sources, folder, options, cluster, force=force):
             if outcome.account is not None:
                 rows += rows_of(outcome.account)
             outcomes.append(_without_account(outcome))
@@ -145,10 +144,10 @@ def summary(rows: Sequence[Row], outcomes: Sequence[Outcome], folder: str) -> st
 
 
 def _table(rows: Sequence[Row]) -> Table:
-    columns = ["trace", "pid", "GPU", "engine", "rounds", "k", "draft ms", "verify ms", "replay ms",
-               "residual ms", "blind"]  # fmt: skip
+    columns = ["trace", "pid", "GPU", "engine", "rounds", "k", "draft", "verify", "replay",
+               "residual", "blind"]  # fmt: skip
     return Table(
-        "per round",
+        "ms a round",
         columns,
         [
             [

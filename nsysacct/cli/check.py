@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import click
@@ -54,7 +55,7 @@ def command(trace: str, options: Options, form: str) -> None:
 
 def _text(account: Account, result: Checkup) -> str:
     """Verdict, what stands against a split or must be kept in mind, and the better command."""
-    from nsysacct.checkup import rounds_found
+    from nsysacct.checkup import ranks_differ, rounds_found
     from nsysacct.layout import count, fold
 
     width, style = terminal_width(), terminal_style()
@@ -69,10 +70,17 @@ def _text(account: Account, result: Checkup) -> str:
     if result.cautions:
         lines += ["keep in mind:"]
         lines += [fold(caution, width, indent=2, hang=4) for caution in result.cautions]
-    if not result.passed:
-        lines += ["capture again:"]
-        for command in result.command.split(" && "):
-            # broken so that a shell takes it as it stands
-            folded = fold(command, width - 2, indent=2, hang=4)
-            lines.append(folded.replace("\n", " \\\n"))
+    if ranks_differ(account):
+        lines += ["look at one process with --pid"]
+    elif not result.passed:
+        lines += ["capture again:", *(_to_paste(c, width) for c in result.command.split(" && "))]
     return "\n".join(lines)
+
+
+def _to_paste(command: str, width: int) -> str:
+    """A command broken as a shell takes it, between options and not behind one."""
+    from nsysacct.layout import fold
+
+    held = re.sub(r"(?<= )(--?[\w-]+) (?=[^-])", "\\1\N{NO-BREAK SPACE}", command)
+    folded = fold(held, width - 2, indent=2, hang=4)
+    return folded.replace("\n", " \\\n").replace("\N{NO-BREAK SPACE}", " ")

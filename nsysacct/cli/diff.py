@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nsysacct.cli._base import force_option, output_option, write_output
+from nsysacct.cli._base import force_option, output_option, terminal_width, write_output
 from nsysacct.cli._inputs import account_of
 from nsysacct.cli._options import trace_options
 
@@ -55,10 +55,12 @@ def command(
     """
     from nsysacct.comparability import Side
     from nsysacct.diff import diff
-    from nsysacct.diff_output import FORMATS
+    from nsysacct.diff_output import FORMATS, text
 
     sides = [
         [Side(role, Path(path).name, account_of(path, options))]
         for role, path in (("base", base), ("head", head))
     ]
-    write_output(output, FORMATS[form](diff(sides[0], sides[1], per)), force=force)
+    found = diff(sides[0], sides[1], per)
+    body = text(found, terminal_width()) if form == "text" else FORMATS[form](found)
+    write_output(output, body, force=force)

@@ -15,6 +15,7 @@ from nsysacct.cli._base import (
     judged_failed,
     output_option,
     refuse_existing,
+    terminal_width,
     write_output,
 )
 from nsysacct.cli._exits import NO_VERDICT
@@ -164,6 +165,7 @@ def command(
     """
     from nsysacct.gate import judge
     from nsysacct.gate_output import FORMATS as WRITERS
+    from nsysacct.gate_output import text
 
     if bool(base_files) == bool(against):
         raise UsageError("gate", "needs --base or --against, one of them", "give the base")
@@ -179,7 +181,8 @@ def command(
     )
     verdict = judge(base, head, limits, **settings)
     verdict = _with_notes(verdict, notes)
-    write_output(output, WRITERS[form](verdict), force=force)
+    body = text(verdict, terminal_width()) if form == "text" else WRITERS[form](verdict)
+    write_output(output, body, force=force)
     if github:
         _write_github(verdict, on_stdout=output not in (None, "-") or form in ("text", "markdown"))
     if verdict.outcome == "fail":

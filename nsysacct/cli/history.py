@@ -13,6 +13,7 @@ from nsysacct.cli._base import (
     echo_text,
     force_option,
     output_option,
+    terminal_width,
     write_output,
 )
 from nsysacct.cli._inputs import account_of
@@ -201,16 +202,14 @@ def _trend_text(found: Trend) -> str:
         before = point.value
     text = _table(rows)
     if found.left_out:
-        text += f"\nnote: {found.left_out} captures without this figure are left out\n"
+        captures = "1 capture" if found.left_out == 1 else f"{found.left_out} captures"
+        text += f"\nnote: {captures} without this figure left out\n"
     return text
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
+    from nsysacct.layout import table
     from nsysacct.quantities import short
 
     cells = [[short(cell) for cell in row] for row in rows]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-    return "".join(
-        "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() + "\n"
-        for row in cells
-    )
+    return "\n".join(table(cells, terminal_width())) + "\n"

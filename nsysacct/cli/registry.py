@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +13,15 @@ from nsysacct.cli._base import (
     force_option,
     judged_failed,
     output_option,
+    terminal_width,
     write_output,
 )
+from nsysacct.layout import fold, table
 
 if TYPE_CHECKING:
     from nsysacct.model import Semantics
     from nsysacct.names import KernelName
     from nsysacct.registry import EngineSpec, Explanation, Match, Registry, Signature
-    from nsysacct.specs import Variant
 
 _paths = click.option(
     "--registry", "paths", metavar="PATH", multiple=True, help="Further registry file or folder."
@@ -138,34 +138,32 @@ def _load(paths: tuple[str, ...]) -> Registry:
 
 
 def _engine_lines(engines: list[EngineSpec]) -> list[str]:
-    rows = [("engine", "versions", "signatures", "file", "digest")]
+    rows = [("engine", "versions", "signatures", "file", "sha256")]
     rows += [
         (e.name, e.versions, str(len(e.signatures)), Path(e.file).name, _short_digest(e))
         for e in engines
     ]
-    return _aligned(rows)
+    return table(rows, terminal_width())
 
 
 def _signature_lines(spec: EngineSpec) -> list[str]:
-    rules = spec.semantics
-    lines = [
-        f"{spec.name}: {spec.title}",
-        f"  versions {spec.versions}, {Path(spec.file).name}, {_short_digest(spec)}",
-        f"  a round verifies {rules.verify_width} rows, emits {rules.tokens} tokens, "
-        f"replay: {rules.replay}",
-        *(f"  variant {spec.name}/{v.name}: {_variant(v)}" for v in spec.variants),
-        "",
+    width = terminal_width()
+    facts = [
+        f"versions {spec.versions}, {Path(spec.file).name}, sha256 {_short_digest(spec)}",
+        f"a round {_rules(spec.semantics)}",
+        *(f"variant {spec.name}/{v.name}: a round {_rules(v.semantics)}" for v in spec.variants),
     ]
+    lines = [fold(f"{spec.name}: {spec.title}", width, hang=2)]
+    lines += [fold(fact, width, indent=2, hang=4) for fact in facts]
+    lines.append("")
     rows = [("bucket", "family", "layer", "pattern", "conditions")]
     rows += [(s.bucket, s.family, s.layer, s.pattern, _conditions(s)) for s in spec.signatures]
-    return lines + _aligned(rows)
+    return lines + table(rows, width)
 
 
-def _variant(variant: Variant) -> str:
-    rules = variant.semantics
-    return (
-        f"verifies {rules.verify_width} rows, emits {rules.tokens} tokens, replay: {rules.replay}"
-    )
+def _rules(rules: Semantics) -> str:
+    width, tokens = rules.verify_width, rules.tokens
+    return f"verifies {width} rows, emits {tokens} tokens, replay: {rules.replay}"
 
 
 def _conditions(signature: Signature) -> str:
@@ -174,51 +172,43 @@ def _conditions(signature: Signature) -> str:
     return ", ".join(parts + ([f"marks {signature.marker}"] if signature.marker else []))
 
 
-def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    # a pattern with many alternatives must not push the other rows' columns off the screen
-    widths = [min(48, max(len(row[i]) for row in rows)) for i in range(len(rows[0]))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-
-
 def _short_digest(spec: EngineSpec) -> str:
-    return spec.digest[: len("sha256:") + 12]
+    return spec.digest.removeprefix("sha256:")[:12]
 
 
 def _name_lines(name: KernelName) -> list[str]:
+    parts = [("base", str(name.base))]
     if name.opaque:
-        return [f"base         {name.base}", "             (not a function name: taken as it is)"]
-    lines = [f"base         {name.base}"]
-    if name.scope:
-        lines.append(f"scope        {'::'.join(map(str, name.scope))}")
-    for label, items in (("argument", name.args), ("parameter", name.params)):
-        if items is None:
-            continue
-        if not items:
-            lines.append(f"{label + 's':12} none")
-        lines += [f"{f'{label} {i}':12} {item}" for i, item in enumerate(items, 1)]
-    if name.return_type:
-        lines.append(f"returns      {name.return_type}")
-    return lines
+        parts.append(("", "(not a function name: taken as it is)"))
+    else:
+        if name.scope:
+            parts.append(("scope", "::".join(map(str, name.scope))))
+        for label, items in (("argument", name.args), ("parameter", name.params)):
+            if items is not None:
+                parts += [(f"{label} {i}", str(item)) for i, item in enumerate(items, 1)]
+                parts += [] if items else [(f"{label}s", "none")]
+        if name.return_type:
+            parts.append(("returns", str(name.return_type)))
+    return [fold(f"{label:12} {said}", terminal_width(), hang=13) for label, said in parts]
 
 
 def _explanation_lines(found: list[Explanation], registry: Registry) -> list[str]:
-    lines: list[str] = []
+    said: list[str] = []
     for e in found:
         match = e.match
         while match is not None:
-            lines.append(f"{e.engine.name}: {_taken(match)}")
+            said.append(f"{e.engine.name}: {_taken(match)}")
             match = match.otherwise
-        lines += [
+        said += [
             f"{e.engine.name}: not {miss.signature.id} ({miss.signature.pattern}): {miss.reason}"
             for miss in e.near
         ]
     if not any(e.match for e in found):
         engines = ", ".join(spec.name for spec in registry.engines)
-        lines.append(f"no signature takes it ({engines})")
-    return lines
+        said.append(
+            f"no signature takes it ({engines}); nsysacct registry suggest TRACE proposes some"
+        )
+    return [fold(line, terminal_width(), hang=4) for line in said]
 
 
 def _taken(match: Match) -> str:
