@@ -35,7 +35,7 @@ from nsysacct.model import (
     TraceInfo,
 )
 from nsysacct.options import Options
-from nsysacct.registry import EngineSpec, Registry, load_registry
+from nsysacct.registry import Choice, EngineSpec, Registry, load_registry
 from nsysacct.semantics import tokens_of
 from nsysacct.structure import Structure
 from nsysacct.timeline import Timeline
@@ -78,16 +78,18 @@ def account(
     """
     options = options or Options()
     registry = registry or load_registry(options.registry_paths)
-    spec, how, detail = _engine(trace, registry, options.engine)
+    engine = registry.choose(trace.kernel_names, options.engine)
     lines = _timelines(trace)
-    parts = [_one(trace, line, spec, options) for line in lines]
+    parts = [_one(trace, line, engine, options) for line in lines]
     if not parts:
         raise TraceError(
             trace.name, "no GPU work in it", "capture the run with nsys profile -t cuda,nvtx"
         )
     _check_graph_roles(parts, options)
     chosen, selection = _choose(trace, parts, options)
-    spec = _as_seen(spec, replays=any(b.bucket == "replay" and b.gpu_ns for b in chosen.buckets))
+    spec = _as_seen(
+        engine.spec, replays=any(b.bucket == "replay" and b.gpu_ns for b in chosen.buckets)
+    )
     witnesses.refuse_wrong_layers(chosen.rounds, trace.name, options)
     _refuse_short_wall(chosen)
     if options.log is not None:
@@ -101,10 +103,10 @@ def account(
         tool=_tool(),
         trace=_trace_info(trace, chosen),
         engine=EngineInfo(
-            name=spec.name if spec else "unknown",
-            how=how,
+            name=engine.name,
+            how=engine.how,
             variant=spec.variant if spec else "",
-            detail=detail,
+            detail=engine.detail,
             registry_digest=spec.digest if spec else "",
             semantics=_semantics(spec),
         ),
@@ -143,24 +145,6 @@ def _tool() -> str:
     from nsysacct import __version__
 
     return f"nsysacct {__version__}"
-
-
-def _engine(
-    trace: Trace, registry: Registry, wanted: str | None
-) -> tuple[EngineSpec | None, str, str]:
-    if wanted is not None:
-        given = registry.engine(wanted)
-        seen, why = registry.recognise(trace.kernel_names)
-        other = (
-            f"the kernels look like {seen.name}'s: {why}"
-            if seen and seen.name != given.name
-            else ""
-        )
-        return given, "given", "; ".join(t for t in (given.caution, other) if t)
-    spec, detail = registry.recognise(trace.kernel_names)
-    if spec is not None and spec.caution:
-        detail += f"; {spec.caution}"
-    return spec, "recognised" if spec else "none", detail
 
 
 def _as_seen(spec: EngineSpec | None, *, replays: bool) -> EngineSpec | None:
@@ -274,7 +258,7 @@ def events(
     """
     options = options or Options()
     registry = registry or load_registry(options.registry_paths)
-    spec = _engine(trace, registry, options.engine)[0]
+    spec = registry.choose(trace.kernel_names, options.engine).spec
     result = []
     for line in _timelines(trace):
         parts = _place(trace, line, spec, options)
@@ -340,8 +324,9 @@ def _place(trace: Trace, line: Timeline, spec: EngineSpec | None, options: Optio
     return _Placed(names, marks, found, placed, perround.round_of_events(line, found, placed))
 
 
-def _one(trace: Trace, line: Timeline, spec: EngineSpec | None, options: Options) -> ProcessAccount:
+def _one(trace: Trace, line: Timeline, engine: Choice, options: Options) -> ProcessAccount:
     """Account for one timeline."""
+    spec = engine.spec
     parts = _place(trace, line, spec, options)
     semantics = _semantics(_as_seen(spec, replays=bool(parts.found.layout.replay_steps.any())))
     names, marks, found, placed, round_of = (
@@ -371,11 +356,30 @@ def _one(trace: Trace, line: Timeline, spec: EngineSpec | None, options: Options
         kernels=kernels,
         per_round=rows,
         steps=hardware.with_dram(amounts.steps(line, found), trace, line.gpu, found),
-        findings=[*found.layout.findings, *placed.findings, *shown.findings, *_notes(found)],
+        findings=[
+            *_misnamed(engine),
+            *found.layout.findings,
+            *placed.findings,
+            *shown.findings,
+            *_notes(found),
+        ],
         acceptance=acceptance,
         total_gpu_ns=int(line.duration[line.is_gpu_time].sum()),
         total_mem_ns=int(line.duration[line.is_memory].sum()),
     )
+
+
+def _misnamed(engine: Choice) -> list[Finding]:
+    if not engine.misnamed:
+        return []
+    return [
+        Finding(
+            kind="engine",
+            severity="warning",
+            detail=f"--engine {engine.name}: {engine.detail}",
+            remedy="leave --engine out",
+        )
+    ]
 
 
 def _notes(found: Structure) -> list[Finding]:
@@ -416,9 +420,6 @@ def _check_k(found: Structure, semantics: Semantics, options: Options) -> None:
             f"does not fit: verify kernels run on {found.width} rows, which is k = {seen} here",
             f"give --k {seen}, or a histogram of {seen + 1} counts",
         )
-
-
-"""Modified z-score (median absolute deviation) beyond which a round's wall is an outlier."""
 
 
 # --- sums ------------------------------------------------------------------------------------------

@@ -29,8 +29,11 @@ U8 = npt.NDArray[np.uint8]
 HABIT = 0.9
 """Share of verify passes that a catch-up pass must follow, for passes of its shape to be catch-up passes."""
 
-STATE_TIMES, STATE_BYTES = 4, 1 << 16
-"""A state is more than so many times the usual inputs of a pass, and so many bytes more."""
+STATE_TIMES = 4
+"""A restored state is more than so many times the usual inputs of a pass."""
+
+STATE_BYTES = 1 << 16
+"""And so many bytes beyond that."""
 
 
 @dataclass(frozen=True, slots=True)

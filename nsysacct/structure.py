@@ -130,7 +130,10 @@ def read(
         k = _drafts_a_round(found, names, code, semantics, how, width, requests)
     most, k = _steps_in_draft_graphs(found, code, semantics.replay, k, certain=width is not None)
     if most is not None and k is None:
-        notes = [*notes, f"drafts are whole graphs, which may hold several steps: k may be {most}"]
+        notes = [
+            *notes,
+            f"drafts are whole graphs, which may hold several steps or be parts of one: k may be {most}",
+        ]
     layout = grammar.read_rounds(
         code,
         basis,
@@ -225,7 +228,7 @@ def _steps_in_draft_graphs(
     """Least k that explains the replays, and k where that is sure.
 
     k counted from launches of draft graphs is k only if each holds one step. More replay steps than
-    that k allows mean that they hold several.
+    that k allows mean that they hold several; different graphs in one round may be parts of a step.
     """
     drafts = code == Code.DRAFT
     if k is None or certain or not drafts.any() or not found.is_graph[drafts].all():
@@ -233,8 +236,20 @@ def _steps_in_draft_graphs(
     longest = max((n for n in _steps_between_rounds(code) if n <= LONGEST_REPLAY), default=0)
     for held in range(1, LONGEST_REPLAY + 1):
         if max(REPLAY_STEPS[rule](n, k * held) for n in range(k * held + 1)) >= longest:
-            return k * held, k if held == 1 else None
+            return k * held, k if held == 1 and _one_step_each(found, code) else None
     return k, k
+
+
+def _one_step_each(found: Passes, code: npt.NDArray[np.uint8]) -> bool:
+    """Whether drafting is launches of one graph, in most rounds, and nothing as dear beside them."""
+    drafts, verify = np.flatnonzero(code == Code.DRAFT), np.flatnonzero(code == Code.VERIFY)
+    turn = np.searchsorted(verify, drafts)
+    pairs = np.unique(np.stack([turn, found.graph[drafts]]), axis=1)
+    turns, graphs = np.unique(pairs[0], return_counts=True)
+    dear = found.gpu_ns >= CHEAPER * float(np.median(found.gpu_ns[drafts]))
+    eager = np.flatnonzero((code == Code.UNKNOWN) & ~found.is_graph & dear)
+    beside = np.isin(turns, np.searchsorted(verify, eager))
+    return bool(2 * ((graphs > 1) | beside).sum() < len(turns))
 
 
 def _steps_between_rounds(code: npt.NDArray[np.uint8]) -> list[int]:

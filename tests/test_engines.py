@@ -260,3 +260,18 @@ def test_tensorrt_llm_rounds_inside_one_graph_are_not_called_plain(tmp_path: Pat
     found = split(host.trace.write(tmp_path / "t.sqlite"), engine="tensorrt-llm")
     assert found.rounds.value is None
     assert "names tell phases only where graphs are expanded" in found.engine.detail
+
+
+@pytest.mark.parametrize("engine", ["kestrel", "sglang", "tensorrt-llm", "transformers"])
+@pytest.mark.parametrize(
+    "trace", ["vllm_eagle_graph", "vllm_draft_graph_nvtx", "llama_B_mtp_graph"]
+)
+def test_another_engine_than_the_traces_is_never_sure(
+    trace_file: Callable[[str], Path], trace: str, engine: str
+) -> None:
+    found = split(trace_file(trace), engine=engine)
+    assert found.rounds.verdict in ("none", "inferred")
+    assert found.rounds.k is None  # 3 in truth; 9, 3 and 4 launches of draft graphs a round
+    assert [f.severity for f in found.findings if f.kind == "engine"] == ["warning"]
+    for phase in ("draft", "verify", "replay"):
+        assert set(found.bucket(phase).by_basis) <= {"pattern"}

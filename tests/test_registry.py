@@ -502,3 +502,28 @@ def test_a_step_range_is_matched_as_a_whole_and_literally():
     match = step.fullmatch("step.2 and more(8)")
     assert match and (match["requests"], match["rows"]) == ("2", "8")
     assert not step.fullmatch("stepx2(8)") and not step.fullmatch("step.2(8) ")
+
+
+# ---------------------------------------------------------------- the engine of a trace
+
+VLLM_NAMES = ["_rejection_kernel", "_gather_draft_sampled_kernel", "_resample_kernel"]
+
+
+def test_the_engine_asked_for_is_misnamed_where_only_anothers_kernels_are():
+    known = load_registry(env={})
+    right = known.choose(VLLM_NAMES, "vllm")
+    assert (right.spec, right.misnamed, right.how) == (known.engine("vllm"), False, "given")
+    wrong = known.choose(VLLM_NAMES, "kestrel")
+    assert (wrong.name, wrong.spec, wrong.misnamed) == ("kestrel", None, True)
+    assert wrong.detail.endswith("no names of kestrel are used")
+    nameless = known.choose(VLLM_NAMES, "transformers")
+    assert nameless.misnamed and nameless.spec is not None  # for its NVTX rules
+    assert not known.choose(["vectorAdd"], "kestrel").misnamed  # nobody's
+    assert not known.choose([*VLLM_NAMES, "k_gdn_conv_m"], "kestrel").misnamed  # its own is there
+
+
+def test_an_engine_known_only_by_its_name_may_look_like_another():
+    text = (MINIMAL + SIGNATURE).replace('["k_*"]', "[]")
+    both = Registry((*load_registry(env={}).engines, read(text)))
+    assert both.choose(VLLM_NAMES, "demo").spec is not None
+    assert not both.choose(VLLM_NAMES, "demo").misnamed
