@@ -67,9 +67,11 @@ def split(
     Examples
     --------
     >>> import nsysacct as na
-    >>> account = na.split("trace.sqlite", layers=64, n_ok=[27, 2, 6, 7])  # doctest: +SKIP
-    >>> account.rounds.value  # doctest: +SKIP
-    42
+    >>> account = na.split("small_graph.sqlite", layers=8, closing=2)
+    >>> account.rounds.value, account.rounds.verdict
+    (10, 'exact')
+    >>> account.bucket("verify").gpu_ns
+    4934344
     """
     if isinstance(source, str | os.PathLike):
         path = Path(source)
@@ -139,6 +141,14 @@ def make_options(
     ------
     UsageError
         A value that cannot be right, named by its parameter.
+
+    Examples
+    --------
+    >>> import nsysacct as na
+    >>> options = na.make_options(layers=8, closing=2)
+    >>> trace = na.read_trace("small_graph.sqlite")
+    >>> len(na.frames.events(trace, options))
+    1390
     """
     for basis in ignore:
         if basis not in PROVENANCE:

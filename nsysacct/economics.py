@@ -211,6 +211,16 @@ def costs_of(
         No rounds, no k, no verify time, or no acceptance in the account.
     IncomparableError
         `plain_from` is a capture of something else.
+
+    Examples
+    --------
+    >>> import nsysacct as na
+    >>> account = na.split("small_graph.sqlite", layers=8, closing=2, n_ok=[5, 1, 2, 2])
+    >>> costs = na.costs_of(account)
+    >>> costs.draft_ns + costs.verify_ns + costs.replay_ns + costs.rest_ns == costs.wall_ns
+    True
+    >>> costs.rounds, costs.k, costs.tokens
+    (10, 3, 16)
     """
     part = process or account
     rounds = part.rounds.value
