@@ -7,7 +7,10 @@ round), ``NSYSACCT_BUCKETS``, ``NSYSACCT_ROUNDS``, ``NSYSACCT_BLIND_SPOTS``, ``N
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
+import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,6 +69,8 @@ def annotate(
     ------
     NsysacctError
         An unreadable export, a target that is the source, or sqlite-utils not installed.
+    OSError
+        The target cannot be written, or the disk is full.
     """
     sqlite_utils = need("sqlite_utils", "annotate")
     source, target = Path(source), Path(target)
@@ -88,6 +93,13 @@ def annotate(
             about = {"tool": result.tool, "account": dump_account(result)}
             database["NSYSACCT_ACCOUNT"].insert(about, replace=True)
             _create_view(database)
+    except sqlite3.OperationalError as failure:
+        code = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_IOERR: errno.EIO}.get(
+            failure.sqlite_errorcode & 0xFF  # the rest says in which call
+        )
+        if code is None:
+            raise
+        raise OSError(code, os.strerror(code), str(target)) from failure
     finally:
         database.close()
     return result, count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import io
 import json
@@ -475,6 +476,56 @@ def test_full_disk_leaves_nothing_and_names_the_file(boom: Boom) -> None:
     assert done.returncode == 3
     assert one_line(done) == "out.txt: File too large; check the path and the disk"
     assert [path.name for path in boom.folder.iterdir()] == ["commands"]
+
+
+def test_a_copy_that_fails_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
+    """`shutil.copyfile` names its source first and the temporary file second."""
+    with pytest.raises(OSError) as caught, atomic_file(tmp_path / "out.sqlite") as temporary:
+        raise OSError(errno.ENOSPC, "in other words", "in.sqlite", None, str(temporary))
+    failure = caught.value
+    assert (failure.filename, failure.filename2) == (str(tmp_path / "out.sqlite"), None)
+    assert failure.strerror == os.strerror(errno.ENOSPC)
+
+
+FILLS = {
+    "annotate": "annotate small_graph.sqlite -o out.sqlite",
+    "perfetto": "export small_graph.sqlite --perfetto out.json",
+    "parquet": "export small_graph.sqlite --parquet out",
+    "plot": "plot split small_graph.sqlite -o out.png",
+    "report": "report small_graph.sqlite -o out.html",
+    "split": "split small_graph.sqlite --format json -o out.json",
+    "demo": "demo --save out.sqlite",
+}
+
+
+@posix_only
+@pytest.mark.parametrize("kept_bytes", [1_500, 490_000])
+@pytest.mark.parametrize("command", FILLS.values(), ids=FILLS)
+def test_a_file_that_grows_too_large_leaves_nothing(
+    command: str, kept_bytes: int, tmp_path: Path, trace_file: Callable[[str], Path]
+) -> None:
+    (tmp_path / "small_graph.sqlite").symlink_to(trace_file("small_graph"))
+    limited = (
+        "import resource, signal; from nsysacct.cli import main;"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({kept_bytes}, {kept_bytes})); main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", limited, *command.split()],
+        cwd=tmp_path,
+        env=process_environment(tmp_path, PYTHONDONTWRITEBYTECODE="1"),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+    )
+    left = {path.name for path in tmp_path.iterdir()} - {"small_graph.sqlite"}
+    if done.returncode == 0:  # it is smaller than that
+        assert kept_bytes > 1_500 and len(left) == 1
+        return
+    assert done.returncode == 3 and left == set()
+    assert "Traceback" not in done.stderr
+    said = done.stderr.splitlines()[-1]  # above it matplotlib may say that it keeps no fonts
+    assert re.match(r"out[.\w/]*: (?:File too large|Input/output error)", said), done.stderr
 
 
 def test_an_unreadable_input_is_not_blamed_on_the_output(tmp_path: Path) -> None:

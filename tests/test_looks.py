@@ -102,7 +102,7 @@ def desk(
                 detail="9 ms are not there",
                 remedy="flush more often",
             )
-        ],  # fmt: skip
+        ],
     )
     (folder / "cut.json").write_text(dump_account(lost))
     run("history add h.db {0}.json {2}.json {3}.json --at 2026-11-01T12:00:00 --commit 0123456789")

@@ -148,7 +148,8 @@ def atomic_file(path: str | Path, *, force: bool = False) -> Iterator[Path]:
     except OSError as failure:
         if failure.errno is None or not _is_ours(failure, target):
             raise
-        raise OSError(failure.errno, failure.strerror, str(path)) from failure
+        # libraries put their own words around the system's
+        raise OSError(failure.errno, os.strerror(failure.errno), str(path)) from failure
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
@@ -158,7 +159,9 @@ def _is_ours(failure: OSError, target: Path) -> bool:
     """Whether `failure` is about writing `target` and not about some input of the block."""
     if failure.filename is None:
         return not isinstance(failure, ConnectionError)
-    return Path(failure.filename).name.startswith(_temporary_prefix(target))
+    # a copy that fails names its source first
+    named = failure.filename2 or failure.filename
+    return Path(os.fsdecode(named)).name.startswith(_temporary_prefix(target))
 
 
 def _temporary_prefix(target: Path) -> str:

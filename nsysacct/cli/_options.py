@@ -186,9 +186,12 @@ def read_options(
     for text in graph_roles:
         graph, word = _pair("--graph-role", text)
         roles[whole("--graph-role", graph)] = bucket("--graph-role", word)
+    registry_paths = (*defaults.registry, *registries)
+    counts = _layers(layers) or dict(defaults.layers)
+    _check_kinds(counts, registry_paths)
     return Options(
         engine=engine,
-        layers=_layers(layers) or dict(defaults.layers),
+        layers=counts,
         k=defaults.k if k is None and n_ok is None else k,
         n_ok=_histogram(n_ok) if n_ok else None,
         plan=read_plan,
@@ -202,7 +205,7 @@ def read_options(
         log=_log(log, log_lines, engine) if log else None,
         gpu=gpu,
         labels={**defaults.labels, **dict(_pair("--label", text) for text in labels)},
-        registry_paths=(*defaults.registry, *registries),
+        registry_paths=registry_paths,
     )
 
 
@@ -235,6 +238,23 @@ def _layers(texts: tuple[str, ...]) -> Mapping[str, int]:
                 "--layers", f"{count} {kind} layers of {total} in all", "fix one of them"
             )
     return result
+
+
+def _check_kinds(layers: Mapping[str, int], registry_paths: tuple[str, ...]) -> None:
+    """Raise for a kind of layer that no engine has: a count of it would say nothing about a trace."""
+    if not set(layers) - {"all"}:
+        return
+    from nsysacct.registry import load_registry
+
+    engines = load_registry(registry_paths).engines
+    known = {"all", *(s.layer for spec in engines for s in spec.signatures)}
+    for kind in layers:
+        if kind not in known:
+            raise UsageError(
+                f"--layers {kind}={layers[kind]}",
+                f"no engine has layers of the kind {kind!r}",
+                f"use one of {', '.join(sorted(known))}",
+            )
 
 
 def _histogram(text: str) -> tuple[int, ...]:

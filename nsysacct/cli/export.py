@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from nsysacct.cli._base import atomic_file, echo_text, force_option, refuse_existing
+from nsysacct.cli._base import atomic_file, echo_text, force_option, refuse_existing, terminal_width
 from nsysacct.cli._inputs import account_of, is_account_json
 from nsysacct.cli._options import trace_options
 from nsysacct.errors import UsageError
+from nsysacct.layout import fold
 
 if TYPE_CHECKING:
     from nsysacct.account import Events, Options
@@ -74,12 +76,20 @@ def _parquet(
         tables["events"] = events_table(events, names)
     if folder.exists() and not folder.is_dir():
         raise UsageError(str(folder), "is a file", "name a folder")
+    new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     targets = {name: folder / f"{name}.parquet" for name in tables}
     for target in targets.values():
         refuse_existing(target, force)
-    for name, table in tables.items():
-        with atomic_file(targets[name], force=force) as temporary:
-            write_parquet(table, str(temporary), account)
+    try:
+        with contextlib.ExitStack() as whole:  # all tables take their places, or none does
+            for name, table in tables.items():
+                temporary = whole.enter_context(atomic_file(targets[name], force=force))
+                write_parquet(table, str(temporary), account)
+    except BaseException:
+        if new:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        raise
     rows = ", ".join(f"{name} {table.num_rows}" for name, table in tables.items())
-    echo_text(f"{folder}: rows of {rows}")
+    echo_text(fold(f"{folder}: rows of {rows}", terminal_width(), hang=4))
