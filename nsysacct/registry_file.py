@@ -38,12 +38,12 @@ SIGNATURE_BUCKETS = (*(b for b in BUCKETS if b != "unattributed"), "shared", "ta
 NVTX_BUCKETS = (*(b for b in BUCKETS if b != "unattributed"), "target", "shared")
 """What an NVTX rule may say of the work that its ranges launch."""
 
-EVIDENCE = ("names", "nodes", "nvtx")
+EVIDENCE = ("names", "nodes", "some", "nvtx")
 """What tells the phases of an engine apart.
 
 ``names``: kernel names; a capture without verify kernels is one without speculation. ``nodes``: kernel
 names too, but the engine may run a whole round in one CUDA graph, so only where graphs are expanded.
-``nvtx``: no name tells anything, only NVTX ranges do.
+``some``: kernel names, but perhaps not all: what they do not show proves nothing. ``nvtx``: no name tells anything, only NVTX ranges do.
 """
 
 MARKERS = ("accept", "sampled", "draft-start", "draft-step", "pass-end")

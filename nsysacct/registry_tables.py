@@ -33,8 +33,8 @@ class Engine(Table):
         str,
         Meta(
             description="what tells its phases apart: `names`: kernel names; `nodes`: kernel names, "
-            "but a round may be one CUDA graph, so only where graphs are expanded; `nvtx`: no name, "
-            "only NVTX ranges"
+            "but a round may be one CUDA graph, so only where graphs are expanded; `some`: kernel "
+            "names, perhaps not all, so none missing proves anything; `nvtx`: no name, only NVTX ranges"
         ),
     ] = "names"
     note: Annotated[str, Meta(description="anything a reader should know")] = ""

@@ -207,6 +207,7 @@ class EngineSpec:
         return {
             "nodes": "a whole round may be one CUDA graph of it: names tell phases only where graphs "
             "are expanded",
+            "some": "its registry may not know all kernels: what it does not name proves nothing",
             "nvtx": "its kernel names tell no phase: only NVTX ranges do",
         }.get(self.evidence, "")
 
