@@ -376,6 +376,27 @@ def test_any_text_prints_on_any_console(encoding: str, boom: Boom) -> None:
     assert done.stdout == rf"{k} \x1b[2J\x07\x9b \ud800 \u202e\u2028 a" + "\tb\n"
 
 
+@pytest.mark.parametrize(
+    ("encoding", "said"),
+    [("ascii", "a -> b, ~ +-"), ("cp1252", "a -> b, \u2026 \u00b1"), ("cp437", "a -> b, ~ \u00b1")],
+)
+def test_our_own_signs_stay_readable_on_any_console(encoding: str, said: str, boom: Boom) -> None:
+    arguments = [*boom.write("echo_text('a \u2192 b, \u2026 \u00b1')"), "boom"]
+    env = boom.env(PYTHONIOENCODING=encoding, PYTHONUTF8=None)
+    done = subprocess.run(arguments, env=env, capture_output=True, check=True)
+    assert done.stdout.decode(encoding) == f"{said}\n"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-16", "utf-8"])
+def test_data_in_a_pipe_is_utf_8(encoding: str, tmp_path: Path, boom: Boom) -> None:
+    """A console's encoding must not reach JSON that is sent into a file: its reader wants UTF-8."""
+    arguments = [*boom.write('echo_text(\'{"a": "d\u00e9j\u00e0 \u4e2d"}\', data=True)'), "boom"]
+    env = boom.env(PYTHONIOENCODING=encoding, PYTHONUTF8=None)
+    done = subprocess.run(arguments, env=env, capture_output=True, check=True)
+    assert done.stdout.decode("utf-8") == '{"a": "d\u00e9j\u00e0 \u4e2d"}\n'
+    assert json.loads(done.stdout) == {"a": "d\u00e9j\u00e0 \u4e2d"}
+
+
 def test_printable_leaves_no_control_character() -> None:
     everything = "".join(map(chr, range(0x3000)))
     assert all(c.isprintable() or c in "\n\t\xa0" for c in printable(everything))

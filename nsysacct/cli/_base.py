@@ -43,7 +43,7 @@ output_option = click.option(
 force_option = click.option("--force", is_flag=True, help="Overwrite an output file.")
 
 
-def echo_text(text: str, *, newline: bool = True) -> None:
+def echo_text(text: str, *, newline: bool = True, data: bool = False) -> None:
     """Print `text` on stdout, safe for any terminal, console encoding and pipe.
 
     Parameters
@@ -53,6 +53,9 @@ def echo_text(text: str, *, newline: bool = True) -> None:
         `terminal_style` are kept where colours are wanted.
     newline : bool
         End with a new line, unless `text` has one already.
+    data : bool
+        For machines (JSON, CSV, ...): UTF-8 and bare line ends in a pipe or file, as programs that
+        read it expect, whatever the encoding of the console is.
 
     Raises
     ------
@@ -61,7 +64,15 @@ def echo_text(text: str, *, newline: bool = True) -> None:
     """
     if sys.stdout is None:
         raise OSError(errno.EBADF, "is closed", "stdout")
-    _print(printable(text, keep_colours=wants_colour(sys.stdout)), sys.stdout, newline)
+    text = printable(text, keep_colours=wants_colour(sys.stdout))
+    buffer = getattr(sys.stdout, "buffer", None)
+    if data and buffer is not None and not on_terminal(sys.stdout):
+        sys.stdout.flush()
+        ending = "" if text.endswith("\n") or not newline else "\n"
+        buffer.write((text + ending).encode("utf-8", "backslashreplace"))
+        buffer.flush()
+        return
+    _print(text, sys.stdout, newline)
 
 
 def terminal_style(stream: IO[str] | None = None) -> Style:
@@ -95,8 +106,12 @@ def judged_failed() -> NoReturn:
     raise click.exceptions.Exit(1)
 
 
-def write_output(path: str | Path | None, text: str, force: bool = False) -> None:
+def write_output(
+    path: str | Path | None, text: str, force: bool = False, *, data: bool = False
+) -> None:
     """Write `text` to stdout (`path` None or ``-``) or whole-or-nothing to a file, as UTF-8.
+
+    `data`: as for `echo_text`.
 
     Raises
     ------
@@ -106,7 +121,7 @@ def write_output(path: str | Path | None, text: str, force: bool = False) -> Non
         It cannot be written; an earlier file is left as it was.
     """
     if path is None or str(path) == "-":
-        echo_text(text)
+        echo_text(text, data=data)
         return
     with atomic_file(path, force=force) as temporary:
         # what a file holds is looked at in terminals as well

@@ -153,7 +153,7 @@ class Page:
 
 def emit(page: Page, fmt: str, output: str | None, force: bool) -> None:
     """Print a page in a format, or write it to a file."""
-    write_output(output, _RENDER[fmt](page), force=force)
+    write_output(output, _RENDER[fmt](page), force=force, data=fmt in ("json", "csv"))
 
 
 def cell(value: float | None, digits: int = 3, unit: str = "") -> str:

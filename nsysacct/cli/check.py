@@ -46,7 +46,7 @@ def command(trace: str, options: Options, form: str) -> None:
             "cautions": list(result.cautions),
             "command": result.command,
         }
-        echo_text(json.dumps(document, indent=1))
+        echo_text(json.dumps(document, indent=1), data=True)
     else:
         echo_text(_text(account, result))
     if not result.passed:

@@ -63,4 +63,4 @@ def command(
     ]
     found = diff(sides[0], sides[1], per)
     body = text(found, terminal_width()) if form == "text" else FORMATS[form](found)
-    write_output(output, body, force=force)
+    write_output(output, body, force=force, data=form == "json")

@@ -182,7 +182,7 @@ def command(
     verdict = judge(base, head, limits, **settings)
     verdict = _with_notes(verdict, notes)
     body = text(verdict, terminal_width()) if form == "text" else WRITERS[form](verdict)
-    write_output(output, body, force=force)
+    write_output(output, body, force=force, data=form not in ("text", "markdown"))
     if github:
         _write_github(verdict, on_stdout=output not in (None, "-") or form in ("text", "markdown"))
     if verdict.outcome == "fail":

@@ -103,7 +103,7 @@ def list_(db: str, series: str | None, form: str) -> None:
             "schema": {"kind": "nsysacct/history", "version": 1},
             "captures": [asdict(capture) for capture in captures],
         }
-        echo_text(dump_document(document))
+        echo_text(dump_document(document), data=True)
         return
     rows = [
         ["id", "series", "name", "commit", "added", "engine", "GPU", "graphs", "rounds", "labels"]
@@ -133,7 +133,7 @@ def show(db: str, capture: int, output: str | None, force: bool) -> None:
 
     with History(db, readonly=True) as history:
         account = history.account(capture)
-    write_output(output, dump_account(account), force=force)
+    write_output(output, dump_account(account), force=force, data=True)
 
 
 @command.command("trend")
@@ -162,7 +162,7 @@ def trend(db: str, metric: str, series: str, form: str, plot: str | None, force:
     if form == "json":
         from nsysacct.wire import dump_document
 
-        echo_text(dump_document(_document(found)))
+        echo_text(dump_document(_document(found)), data=True)
     else:
         echo_text(_trend_text(found))
 

@@ -124,7 +124,7 @@ def suggest(trace: str, name: str, output: str | None, force: bool) -> None:
     from nsysacct.trace import read_trace
 
     found = investigate(read_trace(resolve(Path(trace))))
-    write_output(output, suggestion(found, name=name), force=force)
+    write_output(output, suggestion(found, name=name), force=force, data=True)
 
 
 def _load(paths: tuple[str, ...]) -> Registry:
@@ -230,7 +230,7 @@ def _taken(match: Match) -> str:
 
 def _echo_json(body: dict[str, Any]) -> None:
     document = {"schema": {"kind": "nsysacct/registry", "version": 1}, **body}
-    echo_text(json.dumps(document, indent=1, ensure_ascii=False))
+    echo_text(json.dumps(document, indent=1, ensure_ascii=False), data=True)
 
 
 def _engine_document(spec: EngineSpec) -> dict[str, Any]:

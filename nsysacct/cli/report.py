@@ -42,4 +42,5 @@ def command(trace: str, options: Options, plain_ms: float | None, output: str, f
 
     if output != "-":
         refuse_existing(Path(output), force)
-    write_output(output, report_html(account_of(trace, options), plain_ms=plain_ms), force=force)
+    page = report_html(account_of(trace, options), plain_ms=plain_ms)
+    write_output(output, page, force=force, data=True)

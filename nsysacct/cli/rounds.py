@@ -48,7 +48,7 @@ def command(trace: str, options: Options, form: str, output: str | None, force: 
     """
     account = account_of(trace, options)
     body = {"text": as_text, "csv": as_csv, "json": as_json}[form](account)
-    write_output(output, body, force=force)
+    write_output(output, body, force=force, data=form != "text")
 
 
 def as_text(account: ProcessAccount) -> str:

@@ -69,7 +69,7 @@ def command(
     if form == "json":
         from nsysacct.wire import dump_account
 
-        write_output(output, dump_account(result), force=force)
+        write_output(output, dump_account(result), force=force, data=True)
         return
     from nsysacct import render
     from nsysacct.layout import plain
