@@ -18,11 +18,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from nsysacct import registry_tables as tables
+from nsysacct.conditions import NumberPredicate
 from nsysacct.errors import NsysacctError, RegistryError
 from nsysacct.model import BUCKETS, Semantics
 from nsysacct.registry_tables import Table
 from nsysacct.semantics import REPLAY_STEPS, TOKENS, VERIFY_WIDTH
-from nsysacct.signatures import NumberPredicate, Pattern
+from nsysacct.signatures import Pattern
 from nsysacct.specs import EngineSpec, NvtxRule, Signature, Variant
 from nsysacct.strict import convert, guess
 

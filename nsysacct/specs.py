@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
+from nsysacct.conditions import NumberPredicate
 from nsysacct.errors import RegistryError, UnknownEngineError
 from nsysacct.model import Semantics
-from nsysacct.names import KernelName, number_of, parse
-from nsysacct.signatures import NumberPredicate, Pattern
+from nsysacct.names import KernelName, parse
+from nsysacct.signatures import Pattern
+from nsysacct.spelling import number_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,9 +19,10 @@ import numpy.typing as npt
 
 from nsysacct import evidence, nvtx, passes, timeline
 from nsysacct.errors import NoCudaTraceError
-from nsysacct.names import KernelName, number_of, parse
+from nsysacct.names import KernelName, parse
 from nsysacct.passes import Passes
 from nsysacct.repetition import TARGET_STEP
+from nsysacct.spelling import number_of
 from nsysacct.timeline import Kind, Timeline
 from nsysacct.trace import NONE, Trace
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nsysacct.names import KernelName, normalise, number_of, parse, segments
+from nsysacct.names import KernelName, parse
+from nsysacct.spelling import normalise, number_of, segments
 
 TRACES = sorted((Path(__file__).parent.parent / "fixtures" / "traces").glob("*.sqlite.xz"))
 

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nsysacct.conditions import NumberPredicate
 from nsysacct.errors import PatternError, UsageError
 from nsysacct.names import parse
-from nsysacct.signatures import NumberPredicate, Pattern
+from nsysacct.signatures import Pattern
 
 TRACES = sorted((Path(__file__).parent.parent / "fixtures" / "traces").glob("*.sqlite.xz"))
 
