@@ -14,6 +14,7 @@ from conftest import ROOT, TRACES, process_environment
 from docrun import SETUP, Block, Command, Session, blocks, commands, matches, rewritten
 
 from nsysacct.cli import SECTIONS, cli
+from nsysacct.config import find_project
 
 REFERENCE = ROOT / "docs" / "cli.md"
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -95,6 +96,38 @@ def test_python_blocks_run(
         [sys.executable, path], cwd=session.folder, env=env, capture_output=True, encoding="utf-8"
     )
     assert done.returncode == 0, done.stderr
+
+
+def capture_lines(text: str) -> list[str]:
+    """Command lines with ``nsys profile``, joined where a backslash breaks them."""
+    return [line for line in re.sub(r"\\\n\s*", "", text).splitlines() if "nsys profile -" in line]
+
+
+def test_captures_are_shown_with_the_options_that_a_split_needs() -> None:
+    """And for the gate in graph granularity: the two sides must be captured alike."""
+    gate = [ROOT / "docs" / "gate.md", *(ROOT / "docs" / "examples").glob("git*.yml")]
+    shown = {path: capture_lines(path.read_text("utf-8")) for path in {*DOCUMENTS, *gate}}
+    assert sum(map(len, shown.values())) >= 10 and all(shown[path] for path in gate)
+    for path, lines in shown.items():
+        for line in lines:
+            assert "-t cuda,nvtx -s none --cpuctxsw=none" in line, f"{path.name}: {line}"
+            assert path not in gate or "--cuda-graph-trace=graph" in line, f"{path.name}: {line}"
+
+
+def test_the_project_file_of_the_page_is_read(tmp_path: Path) -> None:
+    (shown,) = (
+        b
+        for b in blocks((ROOT / "docs" / "registry.md").read_text("utf-8"))
+        if b.language == "toml"
+    )
+    (tmp_path / "nsysacct.toml").write_text("\n".join(shown.lines), "utf-8")
+    (tmp_path / "kernels").mkdir()
+    project = find_project(tmp_path)
+    assert (project.engine, project.k, dict(project.layers)) == ("mine", 3, {"all": 64, "gdn": 48})
+    assert [Path(path).name for path in project.registry] == ["kernels"]
+    assert dict(project.labels) == {"model": "demo-27b"}
+    assert project.gate.confidence == 0.95
+    assert [limit.metric.name for limit in project.gate.limits] == ["verify.ns_per_round"]
 
 
 # -- the reference of commands ---------------------------------------------------------------------

@@ -106,7 +106,9 @@ def test_the_installed_wheel_works_outside_the_checkout(programs: Path, tmp_path
     listed = run(program, "registry", "list", cwd=tmp_path).stdout
     for path in (ROOT / "kernels_registry").glob("*.toml"):
         assert path.stem in listed
-    where = run(programs / "python", "-c", "import nsysacct; print(nsysacct.__file__)", cwd=tmp_path)
+    where = run(
+        programs / "python", "-c", "import nsysacct; print(nsysacct.__file__)", cwd=tmp_path
+    )
     assert Path(where.stdout.strip()).is_relative_to(programs.parent)
 
     shown = run(program, "demo", "--save", "demo.sqlite", cwd=tmp_path).stdout

@@ -68,8 +68,8 @@ Examples:
   nsysacct whatif run.json --no-replay
 
 \b
-Exit codes: 0 done or passed; 1 judged and failed (gate, check);
-2 wrong usage; 3 no verdict (unreadable input, interrupt, internal error)."""
+Exit codes: 0 done or passed; 1 judged and failed (gate, check, registry
+check); 2 wrong usage; 3 no verdict (unreadable input, interrupt, error)."""
 
 
 class LazyGroup(click.Group):
