@@ -206,7 +206,8 @@ def _work(
 ) -> Iterator[list[str]]:
     """GPU work in lines of JSON. Texts are made once each, and joined a line an event."""
     line = events.line
-    timed = chosen[line.kind[chosen] != Kind.BLIND]
+    is_blind = line.kind[chosen] == Kind.BLIND
+    timed, blind = chosen[~is_blind], chosen[is_blind]
     tracks, place = _tracks(events, timed)
     yield [
         _json(e)
@@ -231,18 +232,17 @@ def _work(
             f"{names[n]}{tails[a]}{ends[r]}"
             for t, s, d, n, a, r in zip(*columns, strict=True)
         ]
-    blind = chosen[line.kind[chosen] == Kind.BLIND]
-    yield [
-        _json(
-            {
-                "ph": "i", "s": "t", "name": "graph launch that left no time",
-                "cat": "blind launch", "pid": process, "tid": SPOTS_TRACK,
-                "ts": _us(int(line.launch[i]) - zero),
-                "args": {"bucket": BUCKETS[events.bucket[i]], "graph": int(line.graph[i])},
-            }
-        )
-        for i in blind.tolist()
-    ]  # fmt: skip
+    yield [_json(_blind(events, i, process, zero)) for i in blind.tolist()]
+
+
+def _blind(events: Events, i: int, process: int, zero: int) -> Event:
+    """A graph launch of which there is only the call."""
+    graph = int(events.line.graph[i])
+    return {
+        "ph": "i", "s": "t", "name": "graph launch that left no time", "cat": "blind launch",
+        "pid": process, "tid": SPOTS_TRACK, "ts": _us(int(events.line.launch[i]) - zero),
+        "args": {"bucket": BUCKETS[events.bucket[i]], "graph": graph if graph >= 0 else None},
+    }  # fmt: skip
 
 
 def _tracks(
