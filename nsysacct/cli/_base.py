@@ -19,6 +19,7 @@ from nsysacct.cli._text import encodable, on_terminal, printable, wants_colour
 from nsysacct.errors import UsageError
 
 __all__ = [
+    "FILE",
     "Progress",
     "atomic_file",
     "echo_error",
@@ -37,8 +38,11 @@ __all__ = [
 
 Style = Callable[[str, str], str]
 
+FILE = click.Path(readable=False)
+"""A path to read or write: shells complete it, and what is wrong with it the reader says (exit 3)."""
+
 output_option = click.option(
-    "-o", "--output", metavar="FILE", help="Write to FILE instead of stdout ('-')."
+    "-o", "--output", metavar="FILE", type=FILE, help="Write to FILE instead of stdout ('-')."
 )
 force_option = click.option("--force", is_flag=True, help="Overwrite an output file.")
 

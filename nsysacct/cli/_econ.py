@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from nsysacct import layout
-from nsysacct.cli._base import force_option, output_option, terminal_width, write_output
+from nsysacct.cli._base import FILE, force_option, output_option, terminal_width, write_output
 from nsysacct.cli._inputs import account_of
 from nsysacct.cli._numbers import TIME_MS
 from nsysacct.cli._text import csv_cell
@@ -30,7 +30,7 @@ FORMATS = ("text", "json", "markdown", "csv")
 
 def account_argument(function: F) -> F:
     """Add the argument that names an account."""
-    return click.argument("account", metavar="TRACE|ACCOUNT.json")(function)
+    return click.argument("account", metavar="TRACE|ACCOUNT.json", type=FILE)(function)
 
 
 def format_option(function: F) -> F:
@@ -49,7 +49,7 @@ def plain_option(function: F) -> F:
         help="Wall of one plain decode step; overrides the account's.",
     )  # fmt: skip
     other = click.option(
-        "--plain-from", metavar="TRACE|JSON", callback=_plain_account,
+        "--plain-from", metavar="TRACE|JSON", type=FILE, callback=_plain_account,
         help="Capture of the same run without speculation: its plain step.",
     )  # fmt: skip
     return given(other(function))

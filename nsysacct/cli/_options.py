@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from nsysacct.cli._base import FILE
 from nsysacct.cli._inputs import is_account_json
 from nsysacct.cli._numbers import nanoseconds, whole
 from nsysacct.errors import UsageError
@@ -24,11 +25,11 @@ _TRACE_OPTIONS = (
                  help="Engine whose registry to use, or ENGINE/VARIANT (default: recognised)."),
     click.option("--layers", metavar="N|KIND=N", multiple=True,
                  help="Model layers, e.g. 64, or gdn=48 for one kind; repeatable."),
-    click.option("--k", type=click.IntRange(1, 64), help="Draft tokens proposed a round."),
+    click.option("--k", metavar="N", type=click.IntRange(1, 64), help="Draft tokens proposed a round."),
     click.option("--n-ok", metavar="C0,C1,..", help="Rounds that accepted 0, 1, .. k drafts."),
-    click.option("--plan", metavar="TEXT",
+    click.option("--plan", metavar="PLAN",
                  help='What surrounds the rounds: "prefill=96 decode=64 rounds closing=2".'),
-    click.option("--closing", type=click.IntRange(0), help="Plain steps after the last round."),
+    click.option("--closing", metavar="N", type=click.IntRange(0), help="Plain steps after the last round."),
     click.option("--step-ms", metavar="MS", help="Wall of one plain step, to price steps without a time."),
     click.option("--wall-ms", metavar="MS", help="Wall of the speculative part, as the run printed it."),
     click.option("--ignore", "ignored", metavar="BASIS", multiple=True,
@@ -37,15 +38,15 @@ _TRACE_OPTIONS = (
                  help='NVTX ranges of a phase, e.g. verify="Target*"; repeatable.'),
     click.option("--graph-role", "graph_roles", metavar="ID=BUCKET", multiple=True,
                  help="Role of an executable graph, e.g. 7=verify."),
-    click.option("--log", "log", metavar="FILE",
+    click.option("--log", "log", metavar="FILE", type=FILE,
                  help="The run's own log ('-': stdin): acceptance, and a witness for the rounds."),
     click.option("--log-lines", metavar="A:B", help="Lines of the log that belong to the capture."),
     click.option("--pid", metavar="PID",
                  help="Process to show (decimal, as the OS has it); all: sum the ranks of one job."),
-    click.option("--gpu", type=click.IntRange(0), help="GPU to show."),
+    click.option("--gpu", metavar="N", type=click.IntRange(0), help="GPU to show."),
     click.option("--label", "labels", metavar="KEY=VALUE", multiple=True,
                  help="What the run was (model=..., quant=...); travels in the account."),
-    click.option("--registry", "registries", metavar="PATH", multiple=True,
+    click.option("--registry", "registries", metavar="PATH", type=FILE, multiple=True,
                  help="Further registry file or folder."),
 )  # fmt: skip
 
@@ -55,7 +56,7 @@ _NAMES = ("engine", "layers", "k", "n_ok", "plan", "closing", "step_ms", "wall_m
 """Parameters of `read_options`, in the order of `_TRACE_OPTIONS`."""
 
 _RUN_OPTIONS = {
-    "k": click.option("--run-k", type=click.IntRange(1, 64), help="Draft tokens of the run itself."),
+    "k": click.option("--run-k", metavar="N", type=click.IntRange(1, 64), help="Draft tokens of the run itself."),
     "n_ok": click.option("--run-n-ok", metavar="C0,C1,..",
                          help="Rounds of the run itself by accepted drafts."),
 }  # fmt: skip

@@ -17,6 +17,7 @@ from nsysacct.cli._econ import (
     plain_option,
     wrapped,
 )
+from nsysacct.cli._help import page
 from nsysacct.cli._inputs import account_of
 from nsysacct.cli._numbers import Finite
 from nsysacct.cli._options import trace_options
@@ -29,13 +30,14 @@ if TYPE_CHECKING:
     from nsysacct.model import Account
 
 
-@click.command(name="bottleneck")
+@page("bottleneck")
 @account_argument
 @click.option("--weight-bytes", metavar="SIZE", help="Weights a plain step reads, e.g. 14.4GB.")
 @click.option("--active-bytes", metavar="SIZE", help="Of a MoE: what one token reads.")
 @click.option(
     "--dram-share",
     type=Finite(0, 1),
+    metavar="SHARE",
     help="DRAM throughput over its peak, from GPU metrics.",
 )
 @plain_option

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nsysacct.cli._base import echo_text, judged_failed, terminal_style, terminal_width
+from nsysacct.cli._base import FILE, echo_text, judged_failed, terminal_style, terminal_width
+from nsysacct.cli._help import JudgingPage, page
 from nsysacct.cli._inputs import account_of
 from nsysacct.cli._options import trace_options
 
@@ -18,11 +19,16 @@ if TYPE_CHECKING:
     from nsysacct.options import Options
 
 
-@click.command("check")
-@click.argument("trace", type=click.Path())
+@page("check", JudgingPage)
+@click.argument("trace", type=FILE)
 @trace_options
 @click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How to print it.",
 )
 def command(trace: str, options: Options, form: str) -> None:
     """Judge whether TRACE can carry a split, and print the command for a better capture.

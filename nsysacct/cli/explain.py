@@ -16,6 +16,7 @@ from nsysacct.cli._econ import (
     format_option,
     plain_option,
 )
+from nsysacct.cli._help import page
 from nsysacct.cli._inputs import account_of
 from nsysacct.cli._options import trace_options
 from nsysacct.explain import Sentence, explain
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from nsysacct.model import Account
 
 
-@click.command(name="explain")
+@page("explain")
 @account_argument
 @click.option("--weight-bytes", metavar="SIZE", help="Weights a plain step reads, e.g. 14.4GB.")
 @click.option("--active-bytes", metavar="SIZE", help="Of a MoE: what one token reads.")

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nsysacct.cli._base import atomic_file, echo_text, force_option, refuse_existing, terminal_width
+from nsysacct.cli._base import (
+    FILE,
+    atomic_file,
+    echo_text,
+    force_option,
+    refuse_existing,
+    terminal_width,
+)
+from nsysacct.cli._help import page
 from nsysacct.cli._inputs import account_of, is_account_json
 from nsysacct.cli._options import trace_options
 from nsysacct.errors import UsageError
@@ -19,11 +27,15 @@ if TYPE_CHECKING:
     from nsysacct.model import Account
 
 
-@click.command("export")
-@click.argument("trace", type=click.Path())
+@page("export")
+@click.argument("trace", type=FILE)
 @trace_options
-@click.option("--perfetto", metavar="FILE", help="Trace for ui.perfetto.dev (.json or .json.gz).")
-@click.option("--parquet", metavar="FOLDER", help="Folder for Parquet tables, made if missing.")
+@click.option(
+    "--perfetto", metavar="FILE", type=FILE, help="Trace for ui.perfetto.dev (.json or .json.gz)."
+)
+@click.option(
+    "--parquet", metavar="FOLDER", type=FILE, help="Folder for Parquet tables, made if missing."
+)
 @force_option
 def command(
     trace: str, options: Options, perfetto: str | None, parquet: str | None, force: bool

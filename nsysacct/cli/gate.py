@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nsysacct.cli._base import (
+    FILE,
     echo_text,
     force_option,
     judged_failed,
@@ -19,6 +20,7 @@ from nsysacct.cli._base import (
     write_output,
 )
 from nsysacct.cli._exits import NO_VERDICT
+from nsysacct.cli._help import JudgingPage
 from nsysacct.cli._inputs import account_of
 from nsysacct.cli._numbers import Finite
 from nsysacct.cli._options import trace_options
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 FORMATS = ("text", "markdown", "junit", "sarif", "json")
 
 
-class ManyFiles(click.Command):
+class ManyFiles(JudgingPage):
     """A command whose ``--base`` and ``--head`` take all files up to the next option.
 
     So that a shell pattern works: ``--base runs/main-*.json``.
@@ -75,6 +77,7 @@ def spread_files(args: Sequence[str], many: Sequence[str]) -> list[str]:
     "--base",
     "base_files",
     metavar="FILE...",
+    type=FILE,
     multiple=True,
     help="Captures to compare with: exports or account JSON; several are allowed.",
 )
@@ -82,6 +85,7 @@ def spread_files(args: Sequence[str], many: Sequence[str]) -> list[str]:
     "--head",
     "head_files",
     metavar="FILE...",
+    type=FILE,
     multiple=True,
     required=True,
     help="Captures of the change.",
@@ -91,6 +95,7 @@ def spread_files(args: Sequence[str], many: Sequence[str]) -> list[str]:
 )
 @click.option(
     "--last",
+    metavar="N",
     type=click.IntRange(1),
     default=10,
     show_default=True,
@@ -104,11 +109,12 @@ def spread_files(args: Sequence[str], many: Sequence[str]) -> list[str]:
     help="E.g. verify.ns_per_round:+5%, draft.ns_per_round:+50us, "
     "tokens.per_round:-3%, blind.share:<=1%; repeatable.",
 )
-@click.option("--limits", "limits_file", metavar="FILE", help="Limits file (TOML).")
+@click.option("--limits", "limits_file", metavar="FILE", type=FILE, help="File of limits (TOML).")
 @click.option(
     "--confidence",
     type=Finite(0.5, 1, max_open=True),
-    help="Of the interval, two-sided.  [default: 0.95]",
+    metavar="P",
+    help="Confidence of the interval, two-sided.  [default: 0.95]",
 )
 @click.option(
     "--inconclusive",
@@ -126,7 +132,14 @@ def spread_files(args: Sequence[str], many: Sequence[str]) -> list[str]:
     type=click.Choice(["inferred", "exact"]),
     help="Weakest verdict on the number of rounds that is proof.  [default: inferred]",
 )
-@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    default="text",
+    show_default=True,
+    help="How to print the verdict.",
+)
 @click.option(
     "--github",
     is_flag=True,
@@ -159,9 +172,6 @@ def command(
       nsysacct gate --base main.json --head pr.sqlite --limits gate.toml
       nsysacct gate --base a.json --head b.json --limit 'verify.ns_per_round:+5%'
       nsysacct gate --against history.db:main --head pr/*.json --github
-
-    \b
-    Exit codes: 0 pass; 1 fail; 2 wrong usage; 3 no verdict.
     """
     from nsysacct.gate import judge
     from nsysacct.gate_output import FORMATS as WRITERS

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nsysacct.cli._base import (
+    FILE,
     echo_text,
     force_option,
     judged_failed,
@@ -16,6 +17,7 @@ from nsysacct.cli._base import (
     terminal_width,
     write_output,
 )
+from nsysacct.cli._help import JudgingPage, Pages
 from nsysacct.layout import fold, table
 
 if TYPE_CHECKING:
@@ -24,14 +26,20 @@ if TYPE_CHECKING:
     from nsysacct.registry import EngineSpec, Explanation, Match, Registry, Signature
 
 _paths = click.option(
-    "--registry", "paths", metavar="PATH", multiple=True, help="Further registry file or folder."
+    "--registry",
+    "paths",
+    metavar="PATH",
+    type=FILE,
+    multiple=True,
+    help="Further registry file or folder.",
 )
 _format = click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
-)
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
+    help="How to print it.",
+)  # fmt: skip
 
 
-@click.group("registry")
+@click.group("registry", cls=Pages)
 def command() -> None:
     """List, check, explain and suggest kernel signatures.
 
@@ -52,7 +60,13 @@ def command() -> None:
 @_paths
 @_format
 def list_(engine: str | None, paths: tuple[str, ...], form: str) -> None:
-    """List the engines, or the signatures of ENGINE."""
+    """List the engines, or the signatures of ENGINE.
+
+    \b
+    Examples:
+      nsysacct registry list
+      nsysacct registry list vllm --format json
+    """
     registry = _load(paths)
     engines = [registry.engine(engine)] if engine else list(registry.engines)
     if form == "json":
@@ -63,12 +77,16 @@ def list_(engine: str | None, paths: tuple[str, ...], form: str) -> None:
         echo_text("\n".join(_engine_lines(engines)))
 
 
-@command.command("check")
+@command.command("check", cls=JudgingPage)
 @_paths
 def check(paths: tuple[str, ...]) -> None:
     """Run every example of every file through all signatures of its engine.
 
     Exit code 0: all hold. 1: some do not, one line each. 3: a file is not valid.
+
+    \b
+    Example:
+      nsysacct registry check --registry own.toml
     """
     registry = _load(paths)
     problems = registry.check()
@@ -89,7 +107,13 @@ def check(paths: tuple[str, ...]) -> None:
 @_paths
 @_format
 def explain(name: str, engine: str | None, paths: tuple[str, ...], form: str) -> None:
-    """Say how the kernel NAME is read, which signature takes it, and which nearly do."""
+    """Say how the kernel NAME is read, which signature takes it, and which nearly do.
+
+    \b
+    Examples:
+      nsysacct registry explain "void k_rq_q4_gemv_mr<(int)4, (int)3>(float *)"
+      nsysacct registry explain k_argmax --engine kestrel
+    """
     from nsysacct.registry import Registry
 
     registry = _load(paths)
@@ -108,8 +132,10 @@ def explain(name: str, engine: str | None, paths: tuple[str, ...], form: str) ->
 
 
 @command.command("suggest")
-@click.argument("trace", type=click.Path())
-@click.option("--name", default="unnamed", show_default=True, help="Name of the engine.")
+@click.argument("trace", type=FILE)
+@click.option(
+    "--name", metavar="NAME", default="unnamed", show_default=True, help="Name of the engine."
+)
 @output_option
 @force_option
 def suggest(trace: str, name: str, output: str | None, force: bool) -> None:
@@ -117,6 +143,10 @@ def suggest(trace: str, name: str, output: str | None, force: bool) -> None:
 
     It groups the kernels by what launches with what, and writes each group as a signature with the
     evidence beside it. The file loads as it is, but recognises no capture before it was edited.
+
+    \b
+    Example:
+      nsysacct registry suggest trace.sqlite --name mine -o mine.toml
     """
     from nsysacct.nsysrep import resolve
     from nsysacct.suggest import investigate

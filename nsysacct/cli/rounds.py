@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from nsysacct.cli._base import force_option, output_option, terminal_width, write_output
+from nsysacct.cli._base import FILE, force_option, output_option, terminal_width, write_output
+from nsysacct.cli._help import page
 from nsysacct.cli._inputs import account_of
 from nsysacct.cli._options import trace_options
 
@@ -23,8 +24,8 @@ COLUMNS = ("start", "wall", "draft", "verify", "replay", "residual")
 PERCENTILES = (50, 90, 99)
 
 
-@click.command("rounds")
-@click.argument("trace", type=click.Path())
+@page("rounds")
+@click.argument("trace", type=FILE)
 @trace_options
 @click.option(
     "--format",
@@ -32,6 +33,7 @@ PERCENTILES = (50, 90, 99)
     type=click.Choice(["text", "csv", "json"]),
     default="text",
     show_default=True,
+    help="How to print it.",
 )
 @output_option
 @force_option

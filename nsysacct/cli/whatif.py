@@ -24,6 +24,7 @@ from nsysacct.cli._econ import (
     unprofiled_option,
     wrapped,
 )
+from nsysacct.cli._help import page
 from nsysacct.cli._inputs import account_of
 from nsysacct.cli._numbers import COST_MS, SLOPE_MS
 from nsysacct.cli._options import run_options
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 MS = COST_MS
 
 
-@click.command(name="whatif")
+@page("whatif")
 @account_argument
 @click.option("--n-ok", metavar="C0,..,Ck", help="Rounds by accepted drafts, e.g. 5,8,9,20.")
 @click.option("--acceptance", metavar="MEAN", help="Mean accepted drafts a round, e.g. 1.385.")
