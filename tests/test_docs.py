@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from statistics import median
 
 import click
 import pytest
@@ -112,6 +115,21 @@ def test_captures_are_shown_with_the_options_that_a_split_needs() -> None:
         for line in lines:
             assert "-t cuda,nvtx -s none --cpuctxsw=none" in line, f"{path.name}: {line}"
             assert path not in gate or "--cuda-graph-trace=graph" in line, f"{path.name}: {line}"
+
+
+def test_what_node_granularity_costs(trace_file: Callable[[str], Path]) -> None:
+    """The table of docs/capture.md, on the shipped pair of captures of one run."""
+    launch = (
+        "select end - start from CUPTI_ACTIVITY_KIND_RUNTIME call join StringIds name "
+        "on name.id = call.nameId where value like 'cudaGraphLaunch%'"
+    )
+    rows, calls = [], []
+    for name in ("small_nvtx", "small_node_nvtx"):
+        with closing(sqlite3.connect(trace_file(name))) as export:
+            rows += export.execute("select count(*) from CUPTI_ACTIVITY_KIND_KERNEL").fetchone()
+            calls.append(median(ns for (ns,) in export.execute(launch)))
+    assert 3 <= rows[1] / rows[0] <= 4
+    assert 1.5 <= calls[1] / calls[0] < 9.5
 
 
 def test_the_project_file_of_the_page_is_read(tmp_path: Path) -> None:
