@@ -16,6 +16,7 @@ from nsysacct import (
     hardware,
     nvtx,
     perround,
+    sharing,
     structure,
     timeline,
     witnesses,
@@ -23,7 +24,6 @@ from nsysacct import (
 from nsysacct.attribution import Attribution, attribute
 from nsysacct.errors import TraceError, UsageError
 from nsysacct.evidence import Code
-from nsysacct.intervals import union_ns
 from nsysacct.model import (
     IN_ROUNDS,
     Acceptance,
@@ -39,7 +39,7 @@ from nsysacct.registry import Choice, EngineSpec, Registry, load_registry
 from nsysacct.semantics import tokens_of
 from nsysacct.structure import Structure
 from nsysacct.timeline import Timeline
-from nsysacct.trace import Trace
+from nsysacct.trace import Gpu, Trace
 
 I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
@@ -80,7 +80,10 @@ def account(
     registry = registry or load_registry(options.registry_paths)
     engine = registry.choose(trace.kernel_names, options.engine)
     lines = _timelines(trace)
-    parts = [_one(trace, line, engine, options) for line in lines]
+    shared = sharing.findings(trace, lines)
+    parts = [
+        _one(trace, line, engine, options, told) for line, told in zip(lines, shared, strict=True)
+    ]
     if not parts:
         raise TraceError(
             trace.name, "no GPU work in it", "capture the run with nsys profile -t cuda,nvtx"
@@ -113,20 +116,9 @@ def account(
         labels=dict(options.labels),
         options=options.recorded(),
         selection=selection,
-        gpu_busy_ns=_busy_by_gpu(lines) if len(lines) > 1 else {},
+        gpu_busy_ns=sharing.busy_by_gpu(lines) if len(lines) > 1 else {},
         processes=parts,
     )
-
-
-def _busy_by_gpu(lines: Sequence[Timeline]) -> dict[str, int]:
-    """Union of the work of all processes on each GPU, ns: processes that share one overlap."""
-    return {
-        str(gpu): union_ns(
-            np.concatenate([line.start for line in lines if line.gpu == gpu]),
-            np.concatenate([line.end for line in lines if line.gpu == gpu]),
-        )
-        for gpu in sorted({line.gpu for line in lines})
-    }
 
 
 def _refuse_short_wall(part: ProcessAccount) -> None:
@@ -161,6 +153,9 @@ def _trace_info(trace: Trace, chosen: ProcessAccount) -> TraceInfo:
     gpu = next((g for g in trace.gpus if g.index == chosen.gpu), None)
     if gpu is None:
         return trace.info
+    device = None if chosen.pid is None else trace.cuda_device(chosen.pid, gpu.index)
+    if device is not None and device.is_slice:  # what is known of the whole GPU does not hold
+        gpu = Gpu(gpu.index, gpu.name and f"{gpu.name} (MIG slice)", sm_count=device.sm_count)
     return msgspec.structs.replace(
         trace.info,
         gpu=gpu.name,
@@ -324,7 +319,9 @@ def _place(trace: Trace, line: Timeline, spec: EngineSpec | None, options: Optio
     return _Placed(names, marks, found, placed, perround.round_of_events(line, found, placed))
 
 
-def _one(trace: Trace, line: Timeline, engine: Choice, options: Options) -> ProcessAccount:
+def _one(
+    trace: Trace, line: Timeline, engine: Choice, options: Options, told: Sequence[Finding]
+) -> ProcessAccount:
     """Account for one timeline."""
     spec = engine.spec
     parts = _place(trace, line, spec, options)
@@ -358,6 +355,7 @@ def _one(trace: Trace, line: Timeline, engine: Choice, options: Options) -> Proc
         steps=hardware.with_dram(amounts.steps(line, found), trace, line.gpu, found),
         findings=[
             *_misnamed(engine),
+            *told,
             *found.layout.findings,
             *placed.findings,
             *shown.findings,
