@@ -101,37 +101,12 @@ def events(trace: Trace, options: Options | None = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``pid gpu kind name stream start_ns end_ns launch_ns bucket basis round``; ``basis`` and
-        ``round`` are missing where there is none.
+        ``pid gpu kind name stream graph launch_ns start_ns end_ns bucket basis round``; texts are
+        categories, numbers nullable. What is not known or does not apply is missing: the times of
+        a launch that left none, the basis of an unattributed event, the round outside of rounds.
     """
-    pandas = need("pandas", "DataFrames")
     from nsysacct.account import events as placed
-    from nsysacct.attribution import BASES
-    from nsysacct.model import BUCKETS
-    from nsysacct.timeline import Kind
+    from nsysacct.export import events_table
+    from nsysacct.tables_export import frame_of
 
-    kinds = [kind.name.lower() for kind in Kind]
-    names = [*trace.kernel_names, None]  # NONE is the last one
-    parts = []
-    for part in placed(trace, options):
-        line = part.line
-        parts.append(
-            pandas.DataFrame(
-                {
-                    "pid": part.pid,
-                    "gpu": part.gpu,
-                    "kind": [kinds[i] for i in line.kind],
-                    "name": [names[i] for i in line.name],
-                    "stream": line.stream,
-                    "start_ns": line.start,
-                    "end_ns": line.end,
-                    "launch_ns": line.launch,
-                    "bucket": [BUCKETS[i] for i in part.bucket],
-                    "basis": [BASES[i] if i < len(BASES) else None for i in part.basis],
-                    "round": pandas.array(part.round_of, "Int32"),
-                }
-            )
-        )
-    columns: pd.DataFrame = pandas.concat(parts, ignore_index=True)
-    columns["round"] = columns["round"].mask(columns["round"] < 0)
-    return columns
+    return frame_of(events_table(placed(trace, options), trace.kernel_names))

@@ -208,7 +208,17 @@ def test_record_tables_keep_values_and_types(small: Account) -> None:
     verify = small.bucket("verify")
     assert buckets["verify"]["basis_exclusive_ns"] == verify.by_basis["exclusive"]
     assert dict(tables["graphs"].to_pylist()[0]["buckets"]) == small.graphs[0].buckets
-    assert record_table([], BlindSpot).schema == tables["blind_spots"].schema
+    bare = record_table([], BlindSpot).schema
+    assert list(tables["blind_spots"].schema)[2:] == list(bare)
+
+
+def test_record_tables_hold_every_process(trace_file: TraceFile) -> None:
+    account = na.split(trace_file("twoproc"))
+    rounds = tables_of(account)["rounds"].to_pylist()
+    assert [(r["pid"], r["gpu"], r["verify_ns"]) for r in rounds] == [
+        (p.pid, p.gpu, r.verify_ns) for p in account.processes for r in p.per_round
+    ]
+    assert len({r["pid"] for r in rounds}) == 2
 
 
 def test_the_command_writes_both(run_cli: Run, trace_file: TraceFile, tmp_path: Path) -> None:
