@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from nsysacct import losses, perround
 from nsysacct.evidence import Code
+from nsysacct.layout import count
 from nsysacct.model import BlindSpot, Finding, GraphInfo
 from nsysacct.structure import Structure
 from nsysacct.timeline import Kind, Timeline
@@ -193,8 +194,8 @@ def _opaque_graphs(graphs: Sequence[GraphInfo], shown: Shown) -> None:
         "graph-names",
         "info",
         launches,
-        f"{launches} launches of {len(timed)} graphs are timed as a whole ({total / 1e6:.3f} ms): "
-        "what runs inside, and the gaps between, are not shown",
+        f"{count(launches, 'launch')} of {count(len(timed), 'graph')} are timed as a whole "
+        f"({total / 1e6:.3f} ms): what runs inside, and the gaps between, are not shown",
         f"for proportions inside, a second capture with {NODE} (it slows graphs down)",
         hidden_ns=0,
         basis="graph",
