@@ -100,6 +100,7 @@ def test_help_lists_the_commands_that_exist_and_no_other(run_cli: Run) -> None:
     listed = re.findall(r"^  ([a-z]+) {2,}[A-Z]", done.stdout, re.M)
     assert sorted(listed) == MODULES
     assert set(MODULES) <= set(TOPICS)
+    assert max(map(len, done.stdout.splitlines())) <= 80
     assert done.returncode == 0 and done.stderr == ""
 
 

@@ -82,8 +82,8 @@ Files:
                      ([tool.nsysacct] of pyproject.toml does as well)
 
 \b
-Exit codes: 0 done or passed; 1 judged and failed (gate, check, registry check);
-2 wrong usage; 3 no verdict (unreadable input, interrupt, internal error)."""
+Exit codes: 0 done or passed; 1 judged and failed (gate, check, registry
+check); 2 wrong usage; 3 no verdict (unreadable input, interrupt, error)."""
 
 
 class LazyGroup(click.Group):
