@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import update_wrapper
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeAlias
 
 from nsysacct import notebook  # noqa: F401  (gives accounts their HTML)
 from nsysacct.account import Options, account
@@ -23,69 +25,8 @@ if TYPE_CHECKING:
 
 NS_PER_MS = 1_000_000
 
-
-def split(
-    source: str | os.PathLike[str] | Trace,
-    *,
-    engine: str | None = None,
-    layers: int | Mapping[str, int] | None = None,
-    k: int | None = None,
-    n_ok: Sequence[int] | None = None,
-    plan: str | None = None,
-    closing: int | None = None,
-    step_ms: float | None = None,
-    wall_ms: float | None = None,
-    ignore: Collection[str] = (),
-    nvtx: Mapping[str, str] | None = None,
-    graph_roles: Mapping[int, str] | None = None,
-    pid: int | None = None,
-    gpu: int | None = None,
-    labels: Mapping[str, str] | None = None,
-    registry: str | Sequence[str] = (),
-) -> Account:
-    """Account for a trace; the same as ``nsysacct split``.
-
-    Parameters
-    ----------
-    source : path or Trace
-        An nsys export (.sqlite), a report (.nsys-rep, where nsys is on PATH), the JSON of an
-        account (options do not apply then), or what `read_trace` returned.
-    engine, layers, k, n_ok, plan, closing, step_ms, wall_ms, ignore, nvtx, graph_roles, pid, gpu,
-    labels, registry
-        As for `make_options`.
-
-    Returns
-    -------
-    Account
-        Shown as tables in a notebook; `frames` and `plots` take it from here.
-
-    Raises
-    ------
-    NsysacctError
-        An unreadable source, or an option that does not fit the trace.
-
-    Examples
-    --------
-    >>> import nsysacct as na
-    >>> account = na.split("small_graph.sqlite", layers=8, closing=2)
-    >>> account.rounds.value, account.rounds.verdict
-    (10, 'exact')
-    >>> account.bucket("verify").gpu_ns
-    4934344
-    """
-    if isinstance(source, str | os.PathLike):
-        path = Path(source)
-        if _is_account(path):
-            return load_account(path)
-        trace = read_trace(resolve(path))
-    else:
-        trace = source
-    wanted = make_options(
-        engine=engine, layers=layers, k=k, n_ok=n_ok, plan=plan, closing=closing, step_ms=step_ms,
-        wall_ms=wall_ms, ignore=ignore, nvtx=nvtx, graph_roles=graph_roles, pid=pid, gpu=gpu,
-        labels=labels, registry=registry,
-    )  # fmt: skip
-    return account(trace, wanted)
+P = ParamSpec("P")
+Source: TypeAlias = "str | os.PathLike[str] | Trace"
 
 
 def make_options(
@@ -171,6 +112,70 @@ def make_options(
         labels=dict(labels or {}),
         registry_paths=(registry,) if isinstance(registry, str) else tuple(registry),
     )
+
+
+def _taking(
+    make: Callable[P, Options],
+) -> Callable[[Callable[[Source, Options], Account]], Callable[Concatenate[Source, P], Account]]:
+    """Give a function of a source and options the keywords of `make` in place of the options.
+
+    So the list of keywords is written once, and type checkers, completion and help know it.
+    """
+
+    def decorate(
+        function: Callable[[Source, Options], Account],
+    ) -> Callable[Concatenate[Source, P], Account]:
+        def wrapped(source: Source, /, *args: P.args, **keywords: P.kwargs) -> Account:
+            return function(source, make(*args, **keywords))
+
+        update_wrapper(wrapped, function)
+        own = signature(function)
+        first = own.parameters["source"].replace(kind=Parameter.POSITIONAL_ONLY)
+        shown = [first, *signature(make).parameters.values()]
+        wrapped.__signature__ = own.replace(parameters=shown)  # type: ignore[attr-defined]
+        return wrapped
+
+    return decorate
+
+
+@_taking(make_options)
+def split(source: str | os.PathLike[str] | Trace, options: Options) -> Account:
+    """Account for a trace; the same as ``nsysacct split``.
+
+    Parameters
+    ----------
+    source : path or Trace
+        An nsys export (.sqlite), a report (.nsys-rep, where nsys is on PATH), the JSON of an
+        account (options do not apply then), or what `read_trace` returned.
+    engine, layers, k, n_ok, plan, closing, step_ms, wall_ms, ignore, nvtx, graph_roles, pid, gpu,
+    labels, registry
+        As for `make_options`.
+
+    Returns
+    -------
+    Account
+        Shown as tables in a notebook; `frames` and `plots` take it from here.
+
+    Raises
+    ------
+    NsysacctError
+        An unreadable source, or an option that does not fit the trace.
+
+    Examples
+    --------
+    >>> import nsysacct as na
+    >>> account = na.split("small_graph.sqlite", layers=8, closing=2)
+    >>> account.rounds.value, account.rounds.verdict
+    (10, 'exact')
+    >>> account.bucket("verify").gpu_ns
+    4934344
+    """
+    if not isinstance(source, str | os.PathLike):
+        return account(source, options)
+    path = Path(source)
+    if _is_account(path):
+        return load_account(path)
+    return account(read_trace(resolve(path)), options)
 
 
 def _is_account(path: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from collections.abc import Callable
@@ -62,6 +63,16 @@ def test_split_takes_accounts_and_traces(
     assert na.split(saved) == small == na.load_account(saved)
     trace = na.read_trace(trace_file("small_graph"))
     assert na.split(trace, **SMALL) == small  # type: ignore[arg-type]
+
+
+def test_split_has_the_keywords_of_make_options() -> None:
+    """Written once: help, completion and type checkers read them from here."""
+    source, *keywords = inspect.signature(na.split).parameters.values()
+    assert source.name == "source" and source.kind is source.POSITIONAL_ONLY
+    assert keywords == list(inspect.signature(na.make_options).parameters.values())
+    assert na.split.__name__ == "split" and "nsysacct split" in str(na.split.__doc__)
+    with pytest.raises(TypeError, match="layer"):
+        na.split("x.sqlite", layer=8)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(
