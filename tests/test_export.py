@@ -231,6 +231,10 @@ def test_the_command_writes_both(run_cli: Run, trace_file: TraceFile, tmp_path: 
     assert about["trace"] == "small_graph.sqlite" and table.num_rows > 1000
     assert run_cli(*words).returncode == 2
     assert run_cli(*words, "--force").returncode == 0
+    done = run_cli("export", trace_file("small_graph"), "--perfetto", "r.json", "--rounds", "2-3")
+    assert done.returncode == 0 and len(perfetto(tmp_path / "r.json")) < 400
+    alone = run_cli("export", trace_file("small_graph"), "--parquet", "s", "--rounds", "2-3")
+    assert alone.returncode == 2 and "--perfetto" in alone.stderr
     nothing = run_cli("export", trace_file("small_graph"))
     assert nothing.returncode == 2 and "--perfetto" in nothing.stderr
 

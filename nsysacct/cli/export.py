@@ -18,6 +18,7 @@ from nsysacct.cli._base import (
 )
 from nsysacct.cli._help import page
 from nsysacct.cli._inputs import account_of, is_account_json
+from nsysacct.cli._numbers import rounds_span
 from nsysacct.cli._options import trace_options
 from nsysacct.errors import UsageError
 from nsysacct.layout import fold
@@ -34,11 +35,19 @@ if TYPE_CHECKING:
     "--perfetto", metavar="FILE", type=FILE, help="Trace for ui.perfetto.dev (.json or .json.gz)."
 )
 @click.option(
+    "--rounds", "chosen", metavar="A-B", help="Of Perfetto: GPU work of these rounds alone, from 0."
+)
+@click.option(
     "--parquet", metavar="FOLDER", type=FILE, help="Folder for Parquet tables, made if missing."
 )
 @force_option
 def command(
-    trace: str, options: Options, perfetto: str | None, parquet: str | None, force: bool
+    trace: str,
+    options: Options,
+    perfetto: str | None,
+    chosen: str | None,
+    parquet: str | None,
+    force: bool,
 ) -> None:
     """Write the account of TRACE as a Perfetto trace or as Parquet tables.
 
@@ -49,18 +58,22 @@ def command(
     \b
     Examples:
       nsysacct export trace.sqlite --layers 64 --perfetto run.json.gz
+      nsysacct export trace.sqlite --layers 64 --perfetto part.json.gz --rounds 3-9
       nsysacct export trace.sqlite --layers 64 --parquet run/
     """
     if perfetto is None and parquet is None:
         raise UsageError("export", "nothing to write", "give --perfetto FILE or --parquet FOLDER")
     if perfetto is not None:
         refuse_existing(Path(perfetto), force)
+    elif chosen is not None:
+        raise UsageError("--rounds", "is of --perfetto", "give --perfetto FILE as well")
+    rounds = None if chosen is None else rounds_span(chosen)
     account, events, names = _read(trace, options)
     if perfetto is not None:
         from nsysacct.perfetto import write_perfetto
 
         with atomic_file(perfetto, force=force) as temporary:
-            count = write_perfetto(temporary, account, events, names)
+            count = write_perfetto(temporary, account, events, names, rounds=rounds)
         echo_text(f"{perfetto}: {count} trace events; open it in ui.perfetto.dev")
     if parquet is not None:
         _parquet(Path(parquet), account, events, names, force)
