@@ -144,6 +144,7 @@ def read(
         k=most if k is None else k,
         plan=plan,
         n_ok=n_ok,
+        returned=found.returned,
     )
     if how in ("names", "graphs"):
         roles.adopt(found, layout.code, layout.basis, layout.round_of)
