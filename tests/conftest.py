@@ -3,9 +3,11 @@ from __future__ import annotations
 import lzma
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -76,3 +78,15 @@ def trace_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path
         return target
 
     return unpack
+
+
+def stored_names(packed: Path, folder: Path) -> list[tuple[str, str]]:
+    """Demangled and short names of the kernels of a packed trace, as the export stores them."""
+    file = folder / "t.sqlite"
+    file.write_bytes(lzma.decompress(packed.read_bytes()))
+    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as db:
+        db.text_factory = lambda raw: raw.decode("utf-8", "replace")
+        return db.execute(
+            "SELECT DISTINCT s.value, b.value FROM CUPTI_ACTIVITY_KIND_KERNEL k "
+            "JOIN StringIds s ON s.id = k.demangledName JOIN StringIds b ON b.id = k.shortName"
+        ).fetchall()
