@@ -247,8 +247,9 @@ def _parts(reading: LogReading) -> Table:
 
 def _several(readings: list[tuple[str, str, LogReading]], confidence: float) -> Page:
     scenarios = by_scenario(readings, confidence)
-    columns = ["scenario", "logs", "engine", "rounds", "k", "accepted", "rate and interval",
-               "drafts a round", "alpha", "interval", "speculation"]  # fmt: skip
+    # the answer first: on a narrow terminal the rest goes into a second block
+    columns = ["scenario", "speculation", "alpha", "interval", "rounds", "k", "accepted",
+               "rate and interval", "drafts a round", "logs", "engine"]  # fmt: skip
     table = Table("Acceptance by kind of request", columns, [_row(s) for s in scenarios])
     advice: dict[str, list[str]] = {}
     for s in scenarios:
@@ -292,14 +293,14 @@ def _row(s: Scenario) -> list[str]:
         accepted = f"{summary.accepted}/{_count(summary.drafted)}"
     return [
         s.name,
-        str(len(s.logs)),
-        s.engine,
+        s.advice,
+        cell(s.alpha),
+        span(s.alpha_low, s.alpha_high, 3),
         _count(summary.rounds),
         _count(summary.k),
         accepted,
         _share(summary.rate),
         cell(summary.mean),
-        cell(s.alpha),
-        span(s.alpha_low, s.alpha_high, 3),
-        s.advice,
+        str(len(s.logs)),
+        s.engine,
     ]
