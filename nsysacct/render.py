@@ -7,15 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from nsysacct import ranks, render_proof
 from nsysacct.checkup import lost_events, no_split, ranks_differ, rounds_found
-from nsysacct.layout import CODE, Style, count, fold, ms, plain, share
-from nsysacct.model import (
-    PROVENANCE,
-    Account,
-    BlindSpot,
-    Bucket,
-    KernelRow,
-    ProcessAccount,
-)
+from nsysacct.layout import CODE, Style, fold, ms, plain, share
+from nsysacct.model import PROVENANCE, Account, BlindSpot, Bucket, KernelRow, ProcessAccount
+from nsysacct.wording import RESIDUAL, RESIDUAL_OF_PRICED, how_known, shape, wall_known
 
 IN_ROUNDS = ("draft", "verify", "replay")
 
@@ -60,7 +54,7 @@ _COLUMN = re.compile(
 """The part of a table row in front of its last column, which may run on in the next line."""
 
 
-LAST_COLUMN = 30
+LAST_COLUMN = 22
 """Columns that the words at the end of a table row need, to be folded beneath themselves."""
 
 
@@ -128,15 +122,7 @@ def _verdict(account: ProcessAccount, style: Style) -> str:
             ]
         )
     colour = {"exact": "good", "inconsistent": "bad"}.get(rounds.verdict, "warn")
-    facts = [
-        f"k = {rounds.k}" if rounds.k else "",
-        f"{count(rounds.width, 'row')} verified" if rounds.width else "",
-    ]
-    layers = ", ".join(
-        count(n, "layer") if kind == "all" else f"{n} {kind}" for kind, n in rounds.layers.items()
-    )
-    facts.append(f"{layers} ({rounds.layers_how})" if layers and rounds.layers_how else layers)
-    known = ", ".join(f for f in facts if f)
+    known = shape(account)
     return "\n".join(
         [
             style(rounds_found(rounds), colour) + (f"; {known}" if known else ""),
@@ -152,19 +138,6 @@ def _once(reason: str, account: ProcessAccount) -> str:
     return reason
 
 
-def _how(bucket: Bucket) -> str:
-    """Bases of a bucket with their provenance, e.g. ``measured 672.30 exclusive + 39.70 positional``."""
-    groups: dict[str, list[str]] = {}
-    for basis, provenance in PROVENANCE.items():
-        if bucket.by_basis.get(basis):
-            groups.setdefault(provenance, []).append(f"{ms(bucket.by_basis[basis])} {basis}")
-    if not groups and bucket.mem_ns and not bucket.gpu_ns:
-        return f"copies and sets only: {ms(bucket.mem_ns)} ms"
-    if bucket.bucket == "unattributed":
-        return "no evidence places it"
-    return "; ".join(f"{p}: {' + '.join(parts)}" for p, parts in groups.items())
-
-
 def _split_table(account: ProcessAccount, style: Style) -> str:
     wall = account.window.wall_ns
     rounds = account.rounds.value or 0
@@ -177,11 +150,11 @@ def _split_table(account: ProcessAccount, style: Style) -> str:
     ]
     for b in inside:
         per = ms(b.ns_per_round) if b.ns_per_round is not None else ""
-        how = _how(b) + _steps_priced(b, account)
+        how = how_known(b, ms) + _steps_priced(b, account)
         rows.append((b.bucket, ms(b.total_ns), per, percent(b.total_ns, wall), how))
     rows.append(_residual_row(account, rounds))
-    rows.append(("wall", ms(wall), ms(wall / rounds), "", _wall_how(account)))
-    rows += [(b.bucket, ms(b.total_ns), "", "", _how(b)) for b in outside]
+    rows.append(("wall", ms(wall), ms(wall / rounds), "", wall_known(account)))
+    rows += [(b.bucket, ms(b.total_ns), "", "", how_known(b, ms)) for b in outside]
     widths = [max(len(r[i]) for r in rows) for i in range(4)]
     lines = []
     for i, r in enumerate(rows):
@@ -205,7 +178,9 @@ def _totals_table(account: ProcessAccount, style: Style) -> str:
     shown = [b for b in account.buckets if b.gpu_ns or b.computed_ns or b.mem_ns]
     total = sum(b.total_ns for b in shown)
     rows = [("", "GPU ms", "share", "how it is known")]
-    rows += [(b.bucket, ms(b.total_ns), percent(b.total_ns, total), _how(b)) for b in shown]
+    rows += [
+        (b.bucket, ms(b.total_ns), percent(b.total_ns, total), how_known(b, ms)) for b in shown
+    ]
     widths = [max(len(r[i]) for r in rows) for i in range(3)]
     lines = [
         f"{r[0]:<{widths[0]}}  {r[1]:>{widths[1]}}  {r[2]:>{widths[2]}}  {r[3]}".rstrip()
@@ -226,23 +201,15 @@ def _residual_row(account: ProcessAccount, rounds: int) -> tuple[str, str, str, 
             amount,
             per,
             part,
-            "wall minus all that is seen or priced; host work, gaps",
+            RESIDUAL_OF_PRICED,
         )
     return (
         "residual",
         ms(w.residual_ns),
         ms(w.residual_ns / rounds),
         percent(w.residual_ns, w.wall_ns),
-        "wall minus union of GPU work: launch gaps, host work",
+        RESIDUAL,
     )
-
-
-def _wall_how(account: ProcessAccount) -> str:
-    if account.window.wall_how == "given":
-        return "given with --wall-ms"
-    if account.window.wall_how == "summed":
-        return "walls of all ranks added up"
-    return "first to last GPU event of the rounds"
 
 
 def _families(account: ProcessAccount) -> str:

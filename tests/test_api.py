@@ -161,6 +161,19 @@ def test_accounts_show_as_tables(small: Account) -> None:
     assert html_of(small.processes[0])
 
 
+def test_numbers_stand_right_and_words_left(small: Account) -> None:
+    """A sentence that begins with a figure is no number."""
+    spot = BlindSpot(kind="lost", severity="fatal", hidden_ns=5_000_000, basis=None,
+                     detail="525 ids are missing", remedy="1 more capture")  # fmt: skip
+    text = html_of(spot)
+    assert "text-align:left'>525 ids are missing<" in text
+    assert "text-align:left'>1 more capture<" in text
+    assert "text-align:right'>5.000<" in text and "text-align:right'>hidden ms<" in text
+    verify = html_of(small.bucket("verify"))
+    assert f"text-align:right'>{small.bucket('verify').gpu_ns / 1e6:.3f}<" in verify
+    assert "measured: 4.416 exclusive + 0.519 positional" in verify
+
+
 def test_texts_of_a_trace_are_escaped(small: Account) -> None:
     evil = "<script>alert(1)</script>&\"'"
     trace = msgspec.structs.replace(small.trace, name=evil)

@@ -24,9 +24,9 @@ runlog
 account
 comparability plainstep
 twocaptures economics scenarios bottleneck breakeven compare curve whatif explain checkup
-metric_names metrics quantities diff
+metric_names metrics quantities diff wording
 gate limits config history_schema history batch batch_store batch_summary
-render render_proof plots report perfetto export frames annotate notebook gate_output diff_output
+render render_proof account_tables plots report perfetto export frames annotate notebook gate_output diff_output
 cli api __main__
 """
 RANK = {room: rank for rank, line in enumerate(TIERS.strip().splitlines()) for room in line.split()}

@@ -88,6 +88,34 @@ def test_it_says_what_the_account_says(small: Account) -> None:
         assert signature.pattern.replace("<", "&lt;").replace(">", "&gt;") in text
 
 
+def priced(account: Account) -> Account:
+    """Half of the residual is work without a time, which a step time prices."""
+    w = account.window
+    low, high = w.residual_ns // 2 - 10**6, w.residual_ns // 2
+    buckets = [
+        msgspec.structs.replace(b, by_basis=b.by_basis | {"arithmetic": high})
+        if b.bucket == "replay" else b
+        for b in account.buckets
+    ]  # fmt: skip
+    window = msgspec.structs.replace(
+        w, computed_ns=high, residual_low_ns=low, residual_high_ns=high
+    )
+    return msgspec.structs.replace(account, buckets=buckets, window=window)
+
+
+def test_priced_work_is_not_in_the_residual_as_well(small: Account) -> None:
+    account = priced(small)
+    tables = page_tables(account)
+    (residual,) = (row for row in tables.split.rows if row[0] == "residual")
+    w = account.window
+    assert residual[1] == f"{w.residual_low_ns / 1e6:.3f}..{w.residual_high_ns / 1e6:.3f}"  # type: ignore[operator]
+    assert "priced" in residual[-1]
+    assert sum(float(part.ms) for part in tables.bar) == pytest.approx(w.wall_ns / 1e6, rel=0.02)
+    assert ("computed", "replay") in [(p.provenance, p.bucket) for p in tables.bar]
+    assert f"({w.computed_ns / 1e6:.3f} ms in all)" in report_html(account)
+    assert residual[1] in account._repr_html_()  # type: ignore[attr-defined]
+
+
 def test_columns_without_anything_are_left_out(small: Account) -> None:
     bare = msgspec.structs.replace(
         small, per_round=[msgspec.structs.replace(r, n_ok=None, flags=[]) for r in small.per_round]

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nsysacct.model import BUCKETS, PROVENANCE, Account, ProcessAccount
+from nsysacct.account_tables import split_parts
+from nsysacct.model import BUCKETS, Account, ProcessAccount
 from nsysacct.plots._style import (
     EDGE,
     HATCHES,
@@ -37,11 +38,9 @@ SMALL = 6
 CRAMPED_INCHES = 0.38
 """Height of a row below which a bar has no room for texts above and below it."""
 
-IN_ROUNDS = ("draft", "verify", "replay")
-
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Bar:
     """One area of a bar."""
 
     bucket: str
@@ -76,7 +75,7 @@ def split(
     names = list(labels) if labels is not None else [a.trace.name for a in several]
     ax = axes_for(ax, height=split_height(len(several)))
     per_round = all(a.rounds.value for a in several)
-    bars = [parts_of(a, per_round=per_round) for a in several]
+    bars = [_bar(a, per_round=per_round) for a in several]
     walls = [_wall(a, per_round=per_round) for a in several]
     longest = max([sum(p.ms for p in bar) for bar in bars] + [w or 0.0 for w in walls]) or 1.0
     ax.set_xlim(0, longest * 1.01)
@@ -128,28 +127,14 @@ def _wall_handle() -> list[Line2D]:
                    markeredgewidth=1.6, label="wall")]  # fmt: skip
 
 
-def parts_of(account: ProcessAccount, *, per_round: bool) -> list[Part]:
-    """Areas of a bar in report order, residual last; ms a round or in all."""
+def _bar(account: ProcessAccount, *, per_round: bool) -> list[Bar]:
+    """Areas of a bar, ms a round or in all."""
     count = (account.rounds.value or 1) if per_round else 1
-    wanted = IN_ROUNDS if per_round else BUCKETS
-    found = []
-    for bucket in (b for b in account.buckets if b.bucket in wanted):
-        by_way = dict.fromkeys(HATCHES, 0)
-        for basis, ns in bucket.by_basis.items():
-            by_way[PROVENANCE[basis]] += ns
-        if bucket.bucket == "unattributed":
-            by_way["measured"] += bucket.gpu_ns - sum(bucket.by_basis.values())
-        found += [
-            Part(bucket.bucket, way, ns / NS_PER_MS / count) for way, ns in by_way.items() if ns
-        ]
-    if account.rounds.value and not per_round:
-        return found
-    window = account.window
-    rest = window.residual_ns if window.residual_high_ns is None else window.residual_high_ns
-    return [*found, Part("residual", "measured", max(0, rest) / NS_PER_MS / count)]
+    parts = split_parts(account, in_rounds=per_round)
+    return [Bar(p.bucket, p.provenance, p.ns / NS_PER_MS / count) for p in parts]
 
 
-def _draw(ax: Axes, row: int, name: str, bar: Sequence[Part], wall: float | None) -> None:
+def _draw(ax: Axes, row: int, name: str, bar: Sequence[Bar], wall: float | None) -> None:
     """One bar: its name above, amounts in its areas, or below where an area is too narrow.
 
     In a cramped figure the names are at the side, and what does not fit is not written.

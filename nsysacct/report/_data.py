@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nsysacct.checkup import no_split
 from nsysacct.economics import NS_PER_MS, Costs, costs_of
 from nsysacct.errors import NsysacctError
 from nsysacct.explain import Explanation, explain
@@ -127,27 +126,6 @@ def script_json(value: Any) -> str:
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
-
-
-def headline(account: Account) -> str:
-    """How many rounds ran, and how sure that is."""
-    rounds = account.rounds
-    if rounds.value is None:
-        return f"No split: {no_split(account)}"
-    if not rounds.value:
-        return "0 rounds: no speculation in this trace"
-    words = {
-        "exact": "proven by counting",
-        "inferred": "inferred, not proven",
-        "inconsistent": "inconsistent: the counts contradict each other",
-    }
-    shape = [f"k = {rounds.k}"] if rounds.k else []
-    shape += [f"{rounds.width} rows verified"] if rounds.width else []
-    layers = ", ".join(f"{n} {'layers' if kind == 'all' else kind}"
-                       for kind, n in rounds.layers.items())  # fmt: skip
-    shape += [f"{layers} ({rounds.layers_how})" if rounds.layers_how else layers] if layers else []
-    tail = f"; {', '.join(shape)}" if shape else ""
-    return f"{rounds.value} rounds, {words.get(rounds.verdict, rounds.verdict)}{tail}"
 
 
 def facts(account: Account) -> list[str]:
