@@ -81,6 +81,20 @@ def signatures(account: ProcessAccount) -> pd.DataFrame:
     return table.astype(dict.fromkeys(["layers", "per_layer", "per_round", "rounds"], "Int64"))
 
 
+def witnesses(account: ProcessAccount) -> pd.DataFrame:
+    """Other counts of the rounds: `model.Witness`."""
+    from nsysacct.model import Witness
+
+    return frame(account.rounds.witnesses, Witness).astype({"rounds": "Int64"})
+
+
+def findings(account: ProcessAccount) -> pd.DataFrame:
+    """What else was noticed: `model.Finding`."""
+    from nsysacct.model import Finding
+
+    return frame(account.findings, Finding)
+
+
 def steps(account: ProcessAccount) -> pd.DataFrame:
     """Cost of each kind of model pass: `model.StepCost`."""
     from nsysacct.model import StepCost

@@ -113,6 +113,8 @@ def test_frames_hold_the_account(trace_file: TraceFile, small: Account) -> None:
     assert len(na.frames.kernels(small)) == len(small.kernels)
     assert len(na.frames.blind_spots(small)) == len(small.blind_spots)
     assert len(na.frames.graphs(small)) == len(small.graphs)
+    assert na.frames.witnesses(small)["rounds"].tolist() == [10] * len(small.rounds.witnesses)
+    assert na.frames.findings(small)["kind"].tolist() == [f.kind for f in small.findings]
 
 
 def test_single_events_add_up_to_the_account(trace_file: TraceFile, small: Account) -> None:
