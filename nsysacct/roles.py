@@ -168,7 +168,8 @@ def _verify_by_rows(passes: Passes, roles: Roles, on_target: Bool, drafting: Boo
     after_draft: dict[int, list[bool]] = {}
     returned = passes.returned[lanes]
     row = int(returned[returned > 0].min()) if returned.any() else NONE
-    chain = False  # behind a prompt's chunk: the next may be its tail, which returns its last row only
+    # behind a prompt's chunk: the next may be its tail, which returns its last row only
+    chain = False
     for i in order:
         width = int(passes.width[i])
         if drafting[i]:
