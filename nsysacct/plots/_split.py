@@ -162,7 +162,7 @@ def _draw(ax: Axes, row: int, name: str, bar: Sequence[Bar], wall: float | None)
             bbox={"facecolor": "#ffffff", "edgecolor": "none", "pad": 1} if on_hatch else None,
         )  # fmt: skip
     if wall is not None:
-        reach = 0.05 / height
+        reach = 0.025 / height
         ax.plot([wall, wall], [top - reach, bottom + reach], color=MARK, linewidth=1.6)
     if not cramped:
         ax.text(0, top - 0.03 / height, fitting(name, size, width), fontsize=size, va="bottom")
