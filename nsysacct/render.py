@@ -329,5 +329,11 @@ def _next(account: Account, width: int) -> str:
         tips.append(
             f"{top} is the largest part of a round ({percent(inside[top], account.window.wall_ns)} of the wall): "
             "nsysacct whatif shows what changing it would buy"
+            + (", with the acceptance (--log or --n-ok)" if account.acceptance is None else "")
+        )
+    else:
+        tips.append(
+            "as the plain side of a comparison this is complete (--plain-from of whatif, explain and "
+            "bottleneck); else turn speculation on, and see in the engine's log that it drafts"
         )
     return "\n".join(fold(f"next: {t}", width, hang=6) for t in tips)

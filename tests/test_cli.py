@@ -611,6 +611,15 @@ class Terminal(io.StringIO):
         return True
 
 
+def test_progress_never_wraps() -> None:
+    stream = Terminal()
+    with Progress("r" * 200, 1000, stream=stream, clock=iter(range(100)).__next__) as progress:
+        for done in (100, 200):
+            progress(done)
+    lines = stream.getvalue().split("\r")
+    assert max(map(len, lines)) == 79 and any("r" * 79 in line for line in lines)
+
+
 def run_progress(stream: io.StringIO, seconds: list[float]) -> str:
     now = 0.0
     with Progress("reading", 1000, stream=stream, clock=lambda: now) as progress:

@@ -198,3 +198,17 @@ def test_one_is_singular(desk: Callable[[str, int], str]) -> None:
     text = desk("split {3}.json")
     assert "graph 35: 1 launch, " in text
     assert not re.search(r"\b1 (?:launches|executable graphs|graphs|rounds)\b", text)
+
+
+def test_the_next_step_is_one_that_works(desk: Callable[[str, int], str]) -> None:
+    """`whatif` refuses an account without acceptance; a plain capture has its own use."""
+    told = " ".join(desk("split {3}.json").partition("next: ")[2].split())
+    assert told.endswith(
+        "whatif shows what changing it would buy, with the acceptance (--log or --n-ok)"
+    )
+    assert "--n-ok" in desk("whatif {3}.json --no-replay")
+    known = " ".join(desk("split {0}.json").partition("next: ")[2].split())
+    assert known.endswith("whatif shows what changing it would buy")
+    assert desk("whatif {0}.json --no-replay").startswith("10 rounds")
+    plain = desk("split {4}.json").partition("next: ")[2]
+    assert "--plain-from" in plain and "turn speculation on" in plain
