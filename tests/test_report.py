@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 import nsysacct as na
-from nsysacct.model import Account, BlindSpot, KernelRow, RoundRow
+from nsysacct.model import Account, BlindSpot, Finding, KernelRow, RoundRow
 from nsysacct.whatif import Levers, Row, what_if
 
 pytest.importorskip("jinja2")
@@ -134,6 +134,14 @@ def test_the_bar_says_its_amounts_and_columns_have_names(small: Account) -> None
     assert "></th>" not in text
     labels = re.findall(r'aria-label="([^"]*), table"', text)
     assert len(labels) == len(set(labels)) > 5
+
+
+def test_many_findings_fold(small: Account) -> None:
+    many = [Finding(kind="k", severity="info", detail=f"detail {i}") for i in range(30)]
+    text = report_html(msgspec.structs.replace(small, findings=many))
+    assert Page(text).open == []
+    shown, folded = text.split("18 more findings")
+    assert "detail 11<" in shown and "detail 12<" not in shown and "detail 29<" in folded
 
 
 def test_any_text_of_a_trace_is_only_text(small: Account) -> None:
