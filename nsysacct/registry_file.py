@@ -44,7 +44,8 @@ EVIDENCE = ("names", "nodes", "some", "nvtx")
 
 ``names``: kernel names; a capture without verify kernels is one without speculation. ``nodes``: kernel
 names too, but the engine may run a whole round in one CUDA graph, so only where graphs are expanded.
-``some``: kernel names, but perhaps not all: what they do not show proves nothing. ``nvtx``: no name tells anything, only NVTX ranges do.
+``some``: kernel names, but perhaps not all: what they do not show proves nothing. ``nvtx``: no name tells
+anything, only NVTX ranges do.
 """
 
 MARKERS = ("accept", "sampled", "draft-start", "draft-step", "pass-end")

@@ -17,7 +17,8 @@ PACKAGE = ROOT / "nsysacct"
 # needs a place here.
 TIERS = """
 errors extras strict model semantics intervals groups theory histograms stats layout
-trace nsysrep spelling conditions names arguments signatures registry registry_file registry_tables specs wire counting logs
+trace nsysrep spelling conditions names arguments signatures registry \
+registry_file registry_tables specs wire counting logs
 timeline tables_export evidence nvtx passes steps repetition roles replays sketch grammar structure attribution losses
 witnesses blindspots acceptance options amounts hardware perround ranks sharing suggest suggest_toml
 runlog
