@@ -17,6 +17,7 @@ from nsysacct.grammar import Plan
 from nsysacct.model import BUCKETS, PROVENANCE, Account
 from nsysacct.nsysrep import resolve
 from nsysacct.nvtx import Rule
+from nsysacct.options import check_layer_kinds
 from nsysacct.trace import read_trace
 from nsysacct.wire import is_account_text, load_account
 
@@ -96,9 +97,10 @@ def make_options(
             raise UsageError("ignore", f"{basis!r} is no basis", f"use {', '.join(PROVENANCE)}")
     if n_ok is not None and (len(n_ok) < 2 or min(n_ok) < 0 or not sum(n_ok)):
         raise UsageError("n_ok", "is no histogram", "give rounds that accepted 0, 1, .. k drafts")
+    paths = (registry,) if isinstance(registry, str) else tuple(registry)
     return Options(
         engine=engine,
-        layers=_layers(layers),
+        layers=_layers(layers, paths),
         k=k,
         n_ok=None if n_ok is None else tuple(map(int, n_ok)),
         plan=_plan(plan, closing),
@@ -110,7 +112,7 @@ def make_options(
         pid=pid,
         gpu=gpu,
         labels=dict(labels or {}),
-        registry_paths=(registry,) if isinstance(registry, str) else tuple(registry),
+        registry_paths=paths,
     )
 
 
@@ -188,11 +190,14 @@ def _is_account(path: Path) -> bool:
         return False  # the reader of traces says what is wrong
 
 
-def _layers(layers: int | Mapping[str, int] | None) -> dict[str, int]:
+def _layers(
+    layers: int | Mapping[str, int] | None, registry_paths: tuple[str, ...]
+) -> dict[str, int]:
     found = {} if layers is None else {"all": layers} if isinstance(layers, int) else dict(layers)
     for kind, count in found.items():
         if count < 1 or count > found.get("all", count):
             raise UsageError("layers", f"{count} {kind} layers cannot be", "see nsysacct split -h")
+    check_layer_kinds("layers", found, registry_paths)
     return found
 
 

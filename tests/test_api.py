@@ -78,6 +78,7 @@ def test_split_has_the_keywords_of_make_options() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
+        ({"layers": {"xyz": 1}}, "^layers xyz=1: no engine has layers of the kind 'xyz'"),
         ({"layers": 0}, "layers"),
         ({"layers": {"all": 4, "gdn": 5}}, "gdn"),
         ({"n_ok": [3]}, "n_ok"),

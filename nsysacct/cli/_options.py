@@ -157,6 +157,7 @@ def read_options(
     from nsysacct.grammar import Plan
     from nsysacct.model import BUCKETS, PROVENANCE
     from nsysacct.nvtx import Rule
+    from nsysacct.options import check_layer_kinds
 
     given = {"--engine": engine, "--n-ok": n_ok, "--plan": plan, "--log": log, "--pid": pid}
     for option, text in given.items():
@@ -189,7 +190,7 @@ def read_options(
         roles[whole("--graph-role", graph)] = bucket("--graph-role", word)
     registry_paths = (*defaults.registry, *registries)
     counts = _layers(layers) or dict(defaults.layers)
-    _check_kinds(counts, registry_paths)
+    check_layer_kinds("--layers", counts, registry_paths)
     return Options(
         engine=engine,
         layers=counts,
@@ -239,23 +240,6 @@ def _layers(texts: tuple[str, ...]) -> Mapping[str, int]:
                 "--layers", f"{count} {kind} layers of {total} in all", "fix one of them"
             )
     return result
-
-
-def _check_kinds(layers: Mapping[str, int], registry_paths: tuple[str, ...]) -> None:
-    """Raise for a kind of layer that no engine has: a count of it would say nothing about a trace."""
-    if not set(layers) - {"all"}:
-        return
-    from nsysacct.registry import load_registry
-
-    engines = load_registry(registry_paths).engines
-    known = {"all", *(s.layer for spec in engines for s in spec.signatures)}
-    for kind in layers:
-        if kind not in known:
-            raise UsageError(
-                f"--layers {kind}={layers[kind]}",
-                f"no engine has layers of the kind {kind!r}",
-                f"use one of {', '.join(sorted(known))}",
-            )
 
 
 def _histogram(text: str) -> tuple[int, ...]:

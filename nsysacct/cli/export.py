@@ -58,7 +58,7 @@ def command(
     \b
     Examples:
       nsysacct export trace.sqlite --layers 64 --perfetto run.json.gz
-      nsysacct export trace.sqlite --layers 64 --perfetto part.json.gz --rounds 3-9
+      nsysacct export trace.sqlite --layers 64 --perfetto p.json.gz --rounds 3-9
       nsysacct export trace.sqlite --layers 64 --parquet run/
     """
     if perfetto is None and parquet is None:
