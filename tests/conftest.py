@@ -9,9 +9,13 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from boom import Boom
 
 ROOT = Path(__file__).resolve().parents[1]
 TRACES = ROOT / "fixtures" / "traces"
@@ -63,6 +67,14 @@ def run_cli(tmp_path: Path) -> Run:
         )
 
     return run
+
+
+@pytest.fixture
+def boom(tmp_path: Path) -> Boom:
+    """Run ``nsysacct boom``, a command of the test's own."""
+    from boom import Boom
+
+    return Boom(tmp_path)
 
 
 @pytest.fixture(scope="session")
