@@ -154,6 +154,8 @@ def _signature(name: str, value: Any) -> str:
     kinds = [p.kind for p in signature.parameters.values()]
     if inspect.Parameter.KEYWORD_ONLY in kinds:
         arguments.insert(kinds.index(inspect.Parameter.KEYWORD_ONLY), "*")
+    if inspect.Parameter.POSITIONAL_ONLY in kinds:
+        arguments.insert(kinds.count(inspect.Parameter.POSITIONAL_ONLY), "/")
     returned = signature.return_annotation
     after = (
         "" if inspect.isclass(value) or returned is inspect.Signature.empty else f" -> {returned}"

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import typing
 from pathlib import Path
@@ -31,11 +32,13 @@ def reference() -> str:
         tables.File,
         tables.Engine,
         tables.Semantics,
+        tables.Variant,
         tables.Passes,
         tables.Signature,
         tables.Nvtx,
+        tables.Step,
     ):
-        title = (kind.__doc__ or "").strip()
+        title = inspect.getdoc(kind) or ""
         parts += [title, "", "| key | type | default | meaning |", "|---|---|---|---|"]
         hints = typing.get_type_hints(kind, include_extras=True)
         parts += [_row(f, hints[f.name]) for f in msgspec.structs.fields(kind)]

@@ -4,8 +4,9 @@ The public names load what they need when they are first used, so that ``import 
 next to nothing:
 
 >>> import nsysacct as na
->>> account = na.split("trace.sqlite", layers=64)  # doctest: +SKIP
->>> na.frames.buckets(account)  # doctest: +SKIP
+>>> account = na.split("small_graph.sqlite", layers=8)
+>>> int(na.frames.rounds(account)["verify_ns"].sum()) == account.bucket("verify").gpu_ns
+True
 """
 
 from __future__ import annotations

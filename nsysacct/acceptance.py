@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from statistics import NormalDist
 
 from nsysacct import model
@@ -23,7 +22,7 @@ from nsysacct.errors import UsageError
 from nsysacct.histograms import Bounds, bounds, constant_alpha_shares
 from nsysacct.logs.reading import EXACT, Counters, LogReading
 from nsysacct.model import Finding
-from nsysacct.semantics import REPLAY_STEPS, TOKENS
+from nsysacct.semantics import REPLAY_STEPS, TOKENS, tokens_of
 from nsysacct.theory import alpha_for_mean
 
 __all__ = [
@@ -153,8 +152,7 @@ def expected_length(n_ok: Sequence[int], tokens: str = "n_ok+1") -> float:
     >>> round(expected_length([27, 2, 6, 7], "max(n_ok,1)"), 3)
     1.476
     """
-    function = _rule(tokens)
-    return sum(function(n) * count for n, count in enumerate(n_ok)) / rounds_of(n_ok)
+    return tokens_of(n_ok, tokens) / rounds_of(n_ok)
 
 
 def positions(n_ok: Sequence[int], confidence: float = CONFIDENCE) -> list[Position]:
@@ -232,14 +230,6 @@ def acceptance_rate(
     return rate(accepted, drafted, confidence, effective)
 
 
-def _rule(tokens: str) -> Callable[[int], int]:
-    if tokens not in TOKENS:
-        raise UsageError(
-            "token rule", f"{tokens!r} is not known", f"use one of {', '.join(TOKENS)}"
-        )
-    return TOKENS[tokens]
-
-
 @dataclass(frozen=True, slots=True)
 class Summary:
     """What a reading says, worked out; unknown figures are None.
@@ -278,6 +268,11 @@ def summarise(counters: Counters, confidence: float = CONFIDENCE) -> Summary:
             rounds=math.ceil(sample) if sample else None, n_ok=n_ok,
         )  # fmt: skip
     bounded = _bounder(counters, mean)
+    most = len(n_ok) - 1 if n_ok else k or 0
+
+    def at_most(rule: Callable[[int, int], int]) -> Callable[[int], float]:
+        return lambda n: float(rule(n, most))
+
     return Summary(
         rounds=counters.rounds,
         k=k,
@@ -290,18 +285,11 @@ def summarise(counters: Counters, confidence: float = CONFIDENCE) -> Summary:
         alpha=pooled_alpha(n_ok, confidence) if known and n_ok else None,
         constant_alpha=alpha_for_mean(mean, k) if mean is not None and k and mean <= k else None,
         p_zero=bounded(lambda n: float(n == 0)) if bounded else None,
-        tokens={name: bounded(rule) for name, rule in TOKENS.items()} if bounded else {},
-        replay_steps={
-            name: bounded(partial(_steps, rule=rule, k=k or 0))
-            for name, rule in REPLAY_STEPS.items()
-        }
+        tokens={name: bounded(at_most(rule)) for name, rule in TOKENS.items()} if bounded else {},
+        replay_steps={name: bounded(at_most(rule)) for name, rule in REPLAY_STEPS.items()}
         if bounded
         else {},
     )
-
-
-def _steps(n_ok: int, *, rule: Callable[[int, int], int], k: int) -> float:
-    return rule(n_ok, k)
 
 
 def _mean(counters: Counters) -> float | None:

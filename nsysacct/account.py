@@ -19,6 +19,7 @@ from nsysacct import (
     losses,
     nvtx,
     perround,
+    sharing,
     structure,
     timeline,
     witnesses,
@@ -26,7 +27,6 @@ from nsysacct import (
 from nsysacct.attribution import Attribution, attribute
 from nsysacct.errors import TraceError, UsageError
 from nsysacct.evidence import Code
-from nsysacct.intervals import union_ns
 from nsysacct.model import (
     IN_ROUNDS,
     Acceptance,
@@ -38,11 +38,11 @@ from nsysacct.model import (
     TraceInfo,
 )
 from nsysacct.options import Options
-from nsysacct.registry import EngineSpec, Registry, load_registry
-from nsysacct.semantics import TOKENS
+from nsysacct.registry import Choice, EngineSpec, Registry, load_registry
+from nsysacct.semantics import tokens_of
 from nsysacct.structure import Structure
 from nsysacct.timeline import Timeline
-from nsysacct.trace import Trace
+from nsysacct.trace import Gpu, Trace
 
 I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
@@ -81,15 +81,21 @@ def account(
     """
     options = options or Options()
     registry = registry or load_registry(options.registry_paths)
-    spec, how, detail = _engine(trace, registry, options.engine)
-    lines = _lines(trace, spec, options)
-    parts = [_one(trace, line, spec, options) for line in lines]
+    engine = registry.choose(trace.kernel_names, options.engine)
+    lines = _lines(trace, engine.spec, options)
+    shared = sharing.findings(trace, [one.line for one in lines])
+    parts = [
+        _one(trace, line, engine, options, told) for line, told in zip(lines, shared, strict=True)
+    ]
     if not parts:
         raise TraceError(
             trace.name, "no GPU work in it", "capture the run with nsys profile -t cuda,nvtx"
         )
     _check_graph_roles(parts, options)
     chosen, selection = _choose(trace, parts, options)
+    spec = _as_seen(
+        engine.spec, replays=any(b.bucket == "replay" and b.gpu_ns for b in chosen.buckets)
+    )
     witnesses.refuse_wrong_layers(chosen.rounds, trace.name, options)
     _refuse_short_wall(chosen)
     if options.log is not None:
@@ -103,29 +109,19 @@ def account(
         tool=_tool(),
         trace=_trace_info(trace, chosen),
         engine=EngineInfo(
-            name=spec.name if spec else "unknown",
-            how=how,
-            detail=detail,
+            name=engine.name,
+            how=engine.how,
+            variant=spec.variant if spec else "",
+            detail=engine.detail,
             registry_digest=spec.digest if spec else "",
             semantics=_semantics(spec),
         ),
         labels=dict(options.labels),
         options=options.recorded(),
         selection=selection,
-        gpu_busy_ns=_busy_by_gpu([one.line for one in lines]) if len(lines) > 1 else {},
+        gpu_busy_ns=sharing.busy_by_gpu([one.line for one in lines]) if len(lines) > 1 else {},
         processes=parts,
     )
-
-
-def _busy_by_gpu(lines: Sequence[Timeline]) -> dict[str, int]:
-    """Union of the work of all processes on each GPU, ns: processes that share one overlap."""
-    return {
-        str(gpu): union_ns(
-            np.concatenate([line.start for line in lines if line.gpu == gpu]),
-            np.concatenate([line.end for line in lines if line.gpu == gpu]),
-        )
-        for gpu in sorted({line.gpu for line in lines})
-    }
 
 
 def _refuse_short_wall(part: ProcessAccount) -> None:
@@ -146,22 +142,9 @@ def _tool() -> str:
     return f"nsysacct {__version__}"
 
 
-def _engine(
-    trace: Trace, registry: Registry, wanted: str | None
-) -> tuple[EngineSpec | None, str, str]:
-    if wanted is not None:
-        given = registry.engine(wanted)
-        seen, why = registry.recognise(trace.kernel_names)
-        other = (
-            f"the kernels look like {seen.name}'s: {why}"
-            if seen and seen.name != given.name
-            else ""
-        )
-        return given, "given", "; ".join(t for t in (given.caution, other) if t)
-    spec, detail = registry.recognise(trace.kernel_names)
-    if spec is not None and spec.caution:
-        detail += f"; {spec.caution}"
-    return spec, "recognised" if spec else "none", detail
+def _as_seen(spec: EngineSpec | None, *, replays: bool) -> EngineSpec | None:
+    """The engine in the variant that the trace shows."""
+    return spec.as_replaying() if spec is not None and replays else spec
 
 
 def _semantics(spec: EngineSpec | None) -> Semantics:
@@ -173,6 +156,9 @@ def _trace_info(trace: Trace, chosen: ProcessAccount) -> TraceInfo:
     gpu = next((g for g in trace.gpus if g.index == chosen.gpu), None)
     if gpu is None:
         return trace.info
+    device = None if chosen.pid is None else trace.cuda_device(chosen.pid, gpu.index)
+    if device is not None and device.is_slice:  # what is known of the whole GPU does not hold
+        gpu = Gpu(gpu.index, gpu.name and f"{gpu.name} (MIG slice)", sm_count=device.sm_count)
     return msgspec.structs.replace(
         trace.info,
         gpu=gpu.name,
@@ -270,7 +256,7 @@ def events(
     """
     options = options or Options()
     registry = registry or load_registry(options.registry_paths)
-    spec = _engine(trace, registry, options.engine)[0]
+    spec = registry.choose(trace.kernel_names, options.engine).spec
     result = []
     for seen in _lines(trace, spec, options):
         parts = _place(trace, seen, spec, options)
@@ -340,6 +326,7 @@ def _place(trace: Trace, seen: _Line, spec: EngineSpec | None, options: Options)
         n_ok=options.n_ok or options.printed_histogram,
         overrides=options.graph_roles,
         marks=marks,
+        brought_bytes=trace.memops.bytes[line.source[line.copies_in]],
     )
     _check_k(found, semantics, options)
     placed = attribute(
@@ -354,23 +341,26 @@ def _place(trace: Trace, seen: _Line, spec: EngineSpec | None, options: Options)
     return _Placed(marks, found, placed, perround.round_of_events(line, found, placed))
 
 
-def _one(trace: Trace, seen: _Line, spec: EngineSpec | None, options: Options) -> ProcessAccount:
+def _one(
+    trace: Trace, seen: _Line, engine: Choice, options: Options, told: Sequence[Finding]
+) -> ProcessAccount:
     """Account for one timeline."""
-    semantics = _semantics(spec)
+    spec = engine.spec
     line, names = seen.line, seen.names
     parts = _place(trace, seen, spec, options)
+    semantics = _semantics(_as_seen(spec, replays=bool(parts.found.layout.replay_steps.any())))
     marks, found, placed, round_of = parts.marks, parts.found, parts.placed, parts.round_of
-    with ThreadPoolExecutor(2, thread_name_prefix="nsysacct-sum") as pool:
+    with ThreadPoolExecutor(4, thread_name_prefix="nsysacct-sum") as pool:
         # passes over all events that do not wait for each other; numpy lets go of the interpreter
         in_rounds = pool.submit(
             perround.rounds_and_window, line, found, placed, round_of, semantics
         )
         in_graphs = pool.submit(amounts.graphs, line, found, placed)
+        in_steps = pool.submit(amounts.steps, line, found)
         counted = census.take(line, names, found, placed)
-        steps = amounts.steps(line, found)
+        buckets = amounts.buckets(line, placed, counted)
         rows, window = in_rounds.result()
-        graphs = in_graphs.result()
-    buckets = amounts.buckets(line, placed, counted)
+        graphs, steps = in_graphs.result(), in_steps.result()
     kernels = amounts.kernel_rows(trace, names, counted)
     rounds = witnesses.judge(line, trace, names, found, placed, counted, marks, options)
     acceptance = _acceptance(options, semantics, found)
@@ -388,11 +378,31 @@ def _one(trace: Trace, seen: _Line, spec: EngineSpec | None, options: Options) -
         kernels=kernels,
         per_round=rows,
         steps=hardware.with_dram(steps, trace, line.gpu, found),
-        findings=[*found.layout.findings, *placed.findings, *shown.findings, *_notes(found)],
+        findings=[
+            *_misnamed(engine),
+            *told,
+            *found.layout.findings,
+            *placed.findings,
+            *shown.findings,
+            *_notes(found),
+        ],
         acceptance=acceptance,
         total_gpu_ns=line.spent_ns(line.is_gpu_time),
         total_mem_ns=line.spent_ns(line.is_memory),
     )
+
+
+def _misnamed(engine: Choice) -> list[Finding]:
+    if not engine.misnamed:
+        return []
+    return [
+        Finding(
+            kind="engine",
+            severity="warning",
+            detail=f"--engine {engine.name}: {engine.detail}",
+            remedy="leave --engine out",
+        )
+    ]
 
 
 def _notes(found: Structure) -> list[Finding]:
@@ -408,7 +418,8 @@ def _nvtx(
         return nvtx.nothing(len(line))
     shipped = spec.nvtx if spec else ()
     rules = [*options.nvtx, *(nvtx.Rule(r.pattern, Code[r.bucket.upper()]) for r in shipped)]
-    return nvtx.project(line, trace, rules, defaults=True)
+    steps = spec.steps if spec else ()
+    return nvtx.project(line, trace, rules, defaults=True, steps=steps)
 
 
 def _check_k(found: Structure, semantics: Semantics, options: Options) -> None:
@@ -434,9 +445,6 @@ def _check_k(found: Structure, semantics: Semantics, options: Options) -> None:
         )
 
 
-"""Modified z-score (median absolute deviation) beyond which a round's wall is an outlier."""
-
-
 # --- sums ------------------------------------------------------------------------------------------
 
 
@@ -454,6 +462,6 @@ def _acceptance(options: Options, semantics: Semantics, found: Structure) -> Acc
             accepted=accepted,
             drafted=rounds * k,
             per_position=[sum(counts[j:]) / rounds for j in range(1, k + 1)] if rounds else None,
-            tokens=sum(TOKENS[semantics.tokens](n) * c for n, c in enumerate(counts)),
+            tokens=tokens_of(counts, semantics.tokens),
         )
     return None

@@ -3,22 +3,28 @@
 Tables of nsys stay as they are; added are ``NSYSACCT_EVENTS`` (table, rowid -> bucket, basis,
 round), ``NSYSACCT_BUCKETS``, ``NSYSACCT_ROUNDS``, ``NSYSACCT_BLIND_SPOTS``, ``NSYSACCT_ACCOUNT``
 (the account's JSON) and the view ``NSYSACCT_KERNELS`` (kernel rows with their bucket and name).
+All but the JSON say of which ``pid`` and ``gpu`` a row is: rounds are counted in each by itself.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
-from collections.abc import Iterator, Sequence
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from nsysacct.account import Events, account, events
 from nsysacct.attribution import BASES
 from nsysacct.errors import UsageError
 from nsysacct.extras import need
-from nsysacct.model import BUCKETS, Account, BlindSpot, Bucket, Record, RoundRow
+from nsysacct.model import BUCKETS, Account, BlindSpot, Bucket, ProcessAccount, Record, RoundRow
 from nsysacct.timeline import Kind
 from nsysacct.trace import Trace, read_trace, schema
 from nsysacct.wire import dump_account
@@ -29,6 +35,15 @@ if TYPE_CHECKING:
 EVENTS = "NSYSACCT_EVENTS"
 KERNELS = "NSYSACCT_KERNELS"
 
+_RECORDS: tuple[tuple[str, type[Record], str], ...] = (
+    ("NSYSACCT_BUCKETS", Bucket, "buckets"),
+    ("NSYSACCT_ROUNDS", RoundRow, "per_round"),
+    ("NSYSACCT_BLIND_SPOTS", BlindSpot, "blind_spots"),
+)
+"""Table -> its record and the field of an account that holds them."""
+
+ROWS_AT_ONCE = 200_000
+
 TABLE_OF = {
     Kind.KERNEL: schema.KERNEL,
     Kind.MEMCPY: schema.MEMCPY,
@@ -38,9 +53,12 @@ TABLE_OF = {
 }
 """Kind of event -> table of the export that holds its row."""
 
-_TYPES: dict[str, type] = {
-    "tableName": str, "row": int, "bucket": str, "basis": str, "round": int, "pid": int, "gpu": int,
-}  # fmt: skip
+_CREATE = f"""
+    create table {EVENTS} (
+        tableName text not null, row integer not null, bucket text, basis text, round integer,
+        pid integer, gpu integer, primary key (tableName, row)
+    ) without rowid
+"""  # keyed by what one joins on; an index beside the table would double it
 
 
 def annotate(
@@ -66,6 +84,8 @@ def annotate(
     ------
     NsysacctError
         An unreadable export, a target that is the source, or sqlite-utils not installed.
+    OSError
+        The target cannot be written, or the disk is full.
     """
     sqlite_utils = need("sqlite_utils", "annotate")
     source, target = Path(source), Path(target)
@@ -82,12 +102,19 @@ def annotate(
         database.execute("PRAGMA synchronous = OFF")
         with database.conn:
             count = _write_events(database, trace, placed)
-            _write_records(database, "NSYSACCT_BUCKETS", result.buckets, Bucket)
-            _write_records(database, "NSYSACCT_ROUNDS", result.per_round, RoundRow)
-            _write_records(database, "NSYSACCT_BLIND_SPOTS", result.blind_spots, BlindSpot)
+            for name, kind, field in _RECORDS:
+                records = [(part, getattr(part, field)) for part in result.processes]
+                _write_records(database, name, records, kind)
             about = {"tool": result.tool, "account": dump_account(result)}
             database["NSYSACCT_ACCOUNT"].insert(about, replace=True)
             _create_view(database)
+    except sqlite3.OperationalError as failure:
+        code = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_IOERR: errno.EIO}.get(
+            failure.sqlite_errorcode & 0xFF  # the rest says in which call
+        )
+        if code is None:
+            raise
+        raise OSError(code, os.strerror(code), str(target)) from failure
     finally:
         database.close()
     return result, count
@@ -110,19 +137,21 @@ def _create_view(database: Any) -> None:
 
 
 def _write_events(database: Any, trace: Trace, placed: Sequence[Events]) -> int:
-    table = database[EVENTS]
-    table.drop(ignore=True)
-    table.create(_TYPES, pk=("tableName", "row"))
-    places = ", ".join("?" * len(_TYPES))
+    database[EVENTS].drop(ignore=True)
+    database.execute(_CREATE)
     count = 0
     for part in placed:
-        database.conn.executemany(f"insert into {EVENTS} values ({places})", _rows(trace, part))
+        for columns in _columns(trace, part):
+            # two of the columns repeat one value for ever
+            database.conn.executemany(
+                f"insert into {EVENTS} values (?, ?, ?, ?, ?, ?, ?)", zip(*columns, strict=False)
+            )
         count += len(part.line)
     return count
 
 
-def _rows(trace: Trace, part: Events) -> Iterator[tuple[object, ...]]:
-    """Rows of ``NSYSACCT_EVENTS``, table by table."""
+def _columns(trace: Trace, part: Events) -> Iterator[tuple[Iterable[object], ...]]:
+    """Columns of ``NSYSACCT_EVENTS``, some rows of a table at a time, in the order of its key."""
     rowids = {
         Kind.KERNEL: trace.kernels,
         Kind.MEMCPY: trace.memops,
@@ -130,24 +159,42 @@ def _rows(trace: Trace, part: Events) -> Iterator[tuple[object, ...]]:
         Kind.GRAPH: trace.graph_runs,
         Kind.BLIND: trace.api,
     }
-    line, bases = part.line, [*BASES, None]
+    line = part.line
+    buckets = np.array(BUCKETS, object)
+    bases = np.array([*BASES, None], object)
     for kind, table in TABLE_OF.items():
         mine = (line.kind == kind).nonzero()[0]
         if not len(mine):
             continue
-        rows = rowids[kind].row[line.source[mine]].tolist()
-        values = (part.bucket[mine], part.basis[mine], part.round_of[mine])
-        for row, b, how, r in zip(rows, *(v.tolist() for v in values), strict=True):
-            number = r if r >= 0 else None
-            yield table, row, BUCKETS[b], bases[how], number, part.pid, part.gpu
+        rows = rowids[kind].row[line.source[mine]]
+        order = np.argsort(rows)
+        for first in range(0, len(mine), ROWS_AT_ONCE):
+            some = order[first : first + ROWS_AT_ONCE]
+            index = mine[some]
+            rounds = part.round_of[index].astype(object)
+            rounds[part.round_of[index] < 0] = None
+            yield (
+                repeat(table), rows[some].tolist(), buckets[part.bucket[index]].tolist(),
+                bases[part.basis[index]].tolist(), rounds.tolist(), repeat(part.pid),
+                repeat(part.gpu),
+            )  # fmt: skip
 
 
-def _write_records(database: Any, name: str, records: Sequence[Record], kind: type[Record]) -> None:
-    """One column a field; lists and mappings as JSON."""
+def _write_records(
+    database: Any,
+    name: str,
+    parts: Iterable[tuple[ProcessAccount, Sequence[Record]]],
+    kind: type[Record],
+) -> None:
+    """One column a field, after the pid and the GPU; lists and mappings as JSON."""
     table = database[name]
     table.drop(ignore=True)
-    rows = [msgspec.structs.asdict(r) for r in records]
+    rows = [
+        {"pid": part.pid, "gpu": part.gpu} | msgspec.structs.asdict(record)
+        for part, records in parts
+        for record in records
+    ]
     if not rows:
-        table.create(dict.fromkeys(kind.__struct_fields__, str))
+        table.create(dict.fromkeys(("pid", "gpu", *kind.__struct_fields__), str))
         return
     table.insert_all(rows)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import update_wrapper
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeAlias
 
 from nsysacct import notebook  # noqa: F401  (gives accounts their HTML)
 from nsysacct.account import Options, account
@@ -15,6 +17,7 @@ from nsysacct.grammar import Plan
 from nsysacct.model import BUCKETS, PROVENANCE, Account
 from nsysacct.nsysrep import resolve
 from nsysacct.nvtx import Rule
+from nsysacct.options import check_layer_kinds
 from nsysacct.trace import read_trace
 from nsysacct.wire import is_account_text, load_account
 
@@ -23,67 +26,8 @@ if TYPE_CHECKING:
 
 NS_PER_MS = 1_000_000
 
-
-def split(
-    source: str | os.PathLike[str] | Trace,
-    *,
-    engine: str | None = None,
-    layers: int | Mapping[str, int] | None = None,
-    k: int | None = None,
-    n_ok: Sequence[int] | None = None,
-    plan: str | None = None,
-    closing: int | None = None,
-    step_ms: float | None = None,
-    wall_ms: float | None = None,
-    ignore: Collection[str] = (),
-    nvtx: Mapping[str, str] | None = None,
-    graph_roles: Mapping[int, str] | None = None,
-    pid: int | None = None,
-    gpu: int | None = None,
-    labels: Mapping[str, str] | None = None,
-    registry: str | Sequence[str] = (),
-) -> Account:
-    """Account for a trace; the same as ``nsysacct split``.
-
-    Parameters
-    ----------
-    source : path or Trace
-        An nsys export (.sqlite), a report (.nsys-rep, where nsys is on PATH), the JSON of an
-        account (options do not apply then), or what `read_trace` returned.
-    engine, layers, k, n_ok, plan, closing, step_ms, wall_ms, ignore, nvtx, graph_roles, pid, gpu,
-    labels, registry
-        As for `make_options`.
-
-    Returns
-    -------
-    Account
-        Shown as tables in a notebook; `frames` and `plots` take it from here.
-
-    Raises
-    ------
-    NsysacctError
-        An unreadable source, or an option that does not fit the trace.
-
-    Examples
-    --------
-    >>> import nsysacct as na
-    >>> account = na.split("trace.sqlite", layers=64, n_ok=[27, 2, 6, 7])  # doctest: +SKIP
-    >>> account.rounds.value  # doctest: +SKIP
-    42
-    """
-    if isinstance(source, str | os.PathLike):
-        path = Path(source)
-        if _is_account(path):
-            return load_account(path)
-        trace = read_trace(resolve(path))
-    else:
-        trace = source
-    wanted = make_options(
-        engine=engine, layers=layers, k=k, n_ok=n_ok, plan=plan, closing=closing, step_ms=step_ms,
-        wall_ms=wall_ms, ignore=ignore, nvtx=nvtx, graph_roles=graph_roles, pid=pid, gpu=gpu,
-        labels=labels, registry=registry,
-    )  # fmt: skip
-    return account(trace, wanted)
+P = ParamSpec("P")
+Source: TypeAlias = "str | os.PathLike[str] | Trace"
 
 
 def make_options(
@@ -139,15 +83,24 @@ def make_options(
     ------
     UsageError
         A value that cannot be right, named by its parameter.
+
+    Examples
+    --------
+    >>> import nsysacct as na
+    >>> options = na.make_options(layers=8, closing=2)
+    >>> trace = na.read_trace("small_graph.sqlite")
+    >>> len(na.frames.events(trace, options))
+    1390
     """
     for basis in ignore:
         if basis not in PROVENANCE:
             raise UsageError("ignore", f"{basis!r} is no basis", f"use {', '.join(PROVENANCE)}")
     if n_ok is not None and (len(n_ok) < 2 or min(n_ok) < 0 or not sum(n_ok)):
         raise UsageError("n_ok", "is no histogram", "give rounds that accepted 0, 1, .. k drafts")
+    paths = (registry,) if isinstance(registry, str) else tuple(registry)
     return Options(
         engine=engine,
-        layers=_layers(layers),
+        layers=_layers(layers, paths),
         k=k,
         n_ok=None if n_ok is None else tuple(map(int, n_ok)),
         plan=_plan(plan, closing),
@@ -159,8 +112,72 @@ def make_options(
         pid=pid,
         gpu=gpu,
         labels=dict(labels or {}),
-        registry_paths=(registry,) if isinstance(registry, str) else tuple(registry),
+        registry_paths=paths,
     )
+
+
+def _taking(
+    make: Callable[P, Options],
+) -> Callable[[Callable[[Source, Options], Account]], Callable[Concatenate[Source, P], Account]]:
+    """Give a function of a source and options the keywords of `make` in place of the options.
+
+    So the list of keywords is written once, and type checkers, completion and help know it.
+    """
+
+    def decorate(
+        function: Callable[[Source, Options], Account],
+    ) -> Callable[Concatenate[Source, P], Account]:
+        def wrapped(source: Source, /, *args: P.args, **keywords: P.kwargs) -> Account:
+            return function(source, make(*args, **keywords))
+
+        update_wrapper(wrapped, function)
+        own = signature(function)
+        first = own.parameters["source"].replace(kind=Parameter.POSITIONAL_ONLY)
+        shown = [first, *signature(make).parameters.values()]
+        wrapped.__signature__ = own.replace(parameters=shown)  # type: ignore[attr-defined]
+        return wrapped
+
+    return decorate
+
+
+@_taking(make_options)
+def split(source: str | os.PathLike[str] | Trace, options: Options) -> Account:
+    """Account for a trace; the same as ``nsysacct split``.
+
+    Parameters
+    ----------
+    source : path or Trace
+        An nsys export (.sqlite), a report (.nsys-rep, where nsys is on PATH), the JSON of an
+        account (options do not apply then), or what `read_trace` returned.
+    engine, layers, k, n_ok, plan, closing, step_ms, wall_ms, ignore, nvtx, graph_roles, pid, gpu,
+    labels, registry
+        As for `make_options`.
+
+    Returns
+    -------
+    Account
+        Shown as tables in a notebook; `frames` and `plots` take it from here.
+
+    Raises
+    ------
+    NsysacctError
+        An unreadable source, or an option that does not fit the trace.
+
+    Examples
+    --------
+    >>> import nsysacct as na
+    >>> account = na.split("small_graph.sqlite", layers=8, closing=2)
+    >>> account.rounds.value, account.rounds.verdict
+    (10, 'exact')
+    >>> account.bucket("verify").gpu_ns
+    4934344
+    """
+    if not isinstance(source, str | os.PathLike):
+        return account(source, options)
+    path = Path(source)
+    if _is_account(path):
+        return load_account(path)
+    return account(read_trace(resolve(path)), options)
 
 
 def _is_account(path: Path) -> bool:
@@ -173,11 +190,14 @@ def _is_account(path: Path) -> bool:
         return False  # the reader of traces says what is wrong
 
 
-def _layers(layers: int | Mapping[str, int] | None) -> dict[str, int]:
+def _layers(
+    layers: int | Mapping[str, int] | None, registry_paths: tuple[str, ...]
+) -> dict[str, int]:
     found = {} if layers is None else {"all": layers} if isinstance(layers, int) else dict(layers)
     for kind, count in found.items():
         if count < 1 or count > found.get("all", count):
             raise UsageError("layers", f"{count} {kind} layers cannot be", "see nsysacct split -h")
+    check_layer_kinds("layers", found, registry_paths)
     return found
 
 

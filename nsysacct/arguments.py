@@ -1,6 +1,6 @@
 """Patterns of template arguments: what may stand in an argument place, and how it is compared.
 
-Built by `signatures.Pattern.compile`; arguments are in the canonical spelling of `names`. Every
+Built by `signatures.Pattern.compile`; arguments are in the canonical spelling of `spelling`. Every
 ``miss`` answers why an argument does not fit, or None when it does, and adds what captures bind.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nsysacct.names import number_of, segments
+from nsysacct.spelling import number_of, segments
 
 
 def brief(text: str, width: int = 60) -> str:

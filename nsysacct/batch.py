@@ -18,6 +18,7 @@ import socket
 import tempfile
 import threading
 import uuid
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import islice
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from nsysacct.batch_store import Store, identity
+from nsysacct.bottleneck import parse_bytes
 from nsysacct.errors import NsysacctError, UsageError
 from nsysacct.extras import need
 from nsysacct.model import Account
@@ -64,6 +66,11 @@ class Outcome:
     reason: str = ""
 
 
+MOST_WORKERS = 512
+LEAST_MEMORY = 256_000_000
+"""Bytes that a worker process needs before it has read a trace."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """Where to run.
@@ -77,11 +84,35 @@ class Cluster:
     memory : str
         What a worker process started here may take, e.g. ``"4GB"``; beyond it is killed.
         ``"auto"``: its share of the machine.
+
+    Raises
+    ------
+    UsageError
+        A number of workers or a memory that no machine can mean.
     """
 
     scheduler: str | None = None
     workers: int | None = None
     memory: str = "auto"
+
+    def __post_init__(self) -> None:
+        """Refuse what Dask would answer with a traceback, or by starting processes without end."""
+        if self.workers is not None and not 1 <= self.workers <= MOST_WORKERS:
+            raise UsageError(
+                "--workers", f"{self.workers} is not 1 to {MOST_WORKERS}", "give one a core at most"
+            )
+        if self.memory == "auto":
+            return
+        try:
+            size = parse_bytes(self.memory)
+        except UsageError as error:
+            raise UsageError(
+                "--memory", f"{self.memory!r} is no size", "write 4GB, or auto"
+            ) from error
+        if size < LEAST_MEMORY:
+            raise UsageError(
+                "--memory", f"{self.memory} is less than a worker takes", "give 256MB or more"
+            )
 
 
 def find_sources(patterns: Iterable[str]) -> list[Path]:
@@ -159,6 +190,7 @@ def run(
     registry = load_registry(options.registry_paths)
     if options.engine is not None:
         registry.engine(options.engine)  # a wrong name fails once, not once a trace
+    need("distributed", PURPOSE)  # before a folder is made
     store = Store(folder, settings_digest(options, registry), force=force)
     outputs = store.outputs(sources)
     waiting: list[Path] = []
@@ -269,15 +301,18 @@ def _cores() -> int:
 @contextlib.contextmanager
 def _started(distributed: Any, workers: int, memory: str, scratch: str) -> Iterator[Any]:
     try:
-        local = distributed.LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            processes=True,
-            memory_limit=memory,
-            dashboard_address=None,
-            local_directory=scratch,
-            silence_logs=logging.CRITICAL,
-        )
+        with warnings.catch_warnings():
+            # without a dashboard the port does not matter, and another batch may have it
+            warnings.filterwarnings("ignore", message="Port .* is already in use")
+            local = distributed.LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                processes=True,
+                memory_limit=memory,
+                dashboard_address=None,
+                local_directory=scratch,
+                silence_logs=logging.CRITICAL,
+            )
     except (OSError, RuntimeError, ValueError) as failure:
         what = " ".join(str(failure).split())[:200] or type(failure).__name__
         raise NsysacctError(

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from nsysacct import losses, perround
 from nsysacct.evidence import Code
 from nsysacct.groups import counts
+from nsysacct.layout import count
 from nsysacct.model import BlindSpot, Finding, GraphInfo
 from nsysacct.structure import Structure
 from nsysacct.timeline import Kind, Timeline
@@ -36,6 +37,32 @@ class Shown:
     spots: list[BlindSpot] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     priced: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def hide(
+        self,
+        kind: str,
+        severity: str,
+        count: int,
+        detail: str,
+        remedy: str,
+        *,
+        hidden_ns: int | None = None,
+        basis: str | None = None,
+        bucket: str | None = None,
+    ) -> None:
+        """Add a blind spot; its hidden time is open unless given."""
+        self.spots.append(
+            BlindSpot(
+                kind=kind,
+                severity=severity,
+                hidden_ns=hidden_ns,
+                basis=basis,
+                bucket=bucket,
+                count=count,
+                detail=detail,
+                remedy=remedy,
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,17 +160,15 @@ def _blind_graphs(
             if hidden is not None or phase in (Code.PLAIN, Code.PREFILL, Code.DECODE)
             else "fatal"
         )
-        shown.spots.append(
-            BlindSpot(
-                kind="graph-blind",
-                severity=severe,
-                hidden_ns=hidden,
-                basis=basis,
-                bucket=bucket,
-                count=launches,
-                detail=f"{launches} graph launches ({bucket}) left neither kernels nor a graph time; {how}",
-                remedy=f"capture again with {NODE} (names and times) or a newer nsys ({RECENT})",
-            )
+        shown.hide(
+            "graph-blind",
+            severe,
+            launches,
+            f"{launches} graph launches ({bucket}) left neither kernels nor a graph time; {how}",
+            f"capture again with {NODE} (names and times) or a newer nsys ({RECENT})",
+            hidden_ns=hidden,
+            basis=basis,
+            bucket=bucket,
         )
     if proof:
         shown.findings.append(Finding(kind="kernel-time-below-wall", severity="info", detail=proof))
@@ -200,17 +225,15 @@ def _opaque_graphs(graphs: Sequence[GraphInfo], shown: Shown) -> None:
         return
     total = sum(g.gpu_ns or 0 for g in timed)
     launches = sum(g.launches for g in timed)
-    shown.spots.append(
-        BlindSpot(
-            kind="graph-names",
-            severity="info",
-            hidden_ns=0,
-            basis="graph",
-            count=launches,
-            detail=f"{launches} launches of {len(timed)} graphs are timed as a whole ({total / 1e6:.3f} ms): "
-            "what runs inside, and the gaps between, are not shown",
-            remedy=f"for proportions inside, a second capture with {NODE} (it slows graphs down)",
-        )
+    shown.hide(
+        "graph-names",
+        "info",
+        launches,
+        f"{count(launches, 'launch')} of {count(len(timed), 'graph')} are timed as a whole "
+        f"({total / 1e6:.3f} ms): what runs inside, and the gaps between, are not shown",
+        f"for proportions inside, a second capture with {NODE} (it slows graphs down)",
+        hidden_ns=0,
+        basis="graph",
     )
 
 
@@ -220,16 +243,12 @@ def _opaque_graphs(graphs: Sequence[GraphInfo], shown: Shown) -> None:
 def _nameless(trace: Trace, shown: Shown) -> None:
     nameless = [n for n in trace.kernel_names if n.startswith("<string id")]
     if nameless:
-        shown.spots.append(
-            BlindSpot(
-                kind="nameless-kernels",
-                severity="fatal",
-                hidden_ns=None,
-                basis=None,
-                count=len(nameless),
-                detail=f"{len(nameless)} kernel names are missing from the export",
-                remedy="export again without --tables, so that StringIds is complete",
-            )
+        shown.hide(
+            "nameless-kernels",
+            "fatal",
+            len(nameless),
+            f"{len(nameless)} kernel names are missing from the export",
+            "export again without --tables, so that StringIds is complete",
         )
 
 
@@ -257,16 +276,12 @@ def _untraced(trace: Trace) -> list[BlindSpot]:
 
 def _rejected(trace: Trace, shown: Shown) -> None:
     for r in trace.rejected:
-        shown.spots.append(
-            BlindSpot(
-                kind="bad-rows",
-                severity="warning",
-                hidden_ns=None,
-                basis=None,
-                count=r.count,
-                detail=f"{r.count} rows of {r.table} left out: {r.reason}",
-                remedy="export again from the .nsys-rep; if they stay, capture again",
-            )
+        shown.hide(
+            "bad-rows",
+            "warning",
+            r.count,
+            f"{r.count} rows of {r.table} left out: {r.reason}",
+            "export again from the .nsys-rep; if they stay, capture again",
         )
 
 
@@ -274,14 +289,10 @@ def _cut_edges(found: Structure, shown: Shown) -> None:
     """Rounds that the start or the end of the capture cuts."""
     for index in perround.partial_rounds(found):
         where = "first" if index == 0 else "last"
-        shown.spots.append(
-            BlindSpot(
-                kind="cut-round",
-                severity="info",
-                hidden_ns=None,
-                basis=None,
-                count=1,
-                detail=f"the capture cuts the {where} round: it counts, but is left out of means per round",
-                remedy="capture whole requests",
-            )
+        shown.hide(
+            "cut-round",
+            "info",
+            1,
+            f"the capture cuts the {where} round: it counts, but is left out of means per round",
+            "capture whole requests",
         )

@@ -12,6 +12,7 @@ import msgspec
 
 from nsysacct.economics import NS_PER_MS, Costs
 from nsysacct.errors import UsageError
+from nsysacct.layout import share as share_text
 from nsysacct.model import Account, StepCost
 from nsysacct.plainstep import choose, plain_steps
 from nsysacct.semantics import TOKENS
@@ -26,6 +27,9 @@ LOW_BANDWIDTH_SHARE = 0.30
 """Below this share of bandwidth, rows paid in full point to arithmetic."""
 DISAGREEMENT = 0.10
 """Difference of two shares of bandwidth from which they do not tell the same story."""
+MOST_SHARE = 1.05
+"""Share of the bandwidth up to which sizes and times that are a little off still make sense."""
+MOST_BYTES = 10**15
 COUNTERS = "capture with --gpu-metrics-devices=all"
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
@@ -38,13 +42,17 @@ def parse_bytes(text: str) -> int:
     Raises
     ------
     UsageError
-        Text that is no size, or 0.
+        Text that is no size, or one that no memory has.
     """
     match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([kmgt]i?)?b?\s*", text, re.IGNORECASE)
     factor = {**_UNITS, **_BINARY}
     size = float(match[1]) * factor[(match[2] or "").lower()] if match else 0
-    if size < 1:
-        raise UsageError(f"size {text!r}", "is no size above 0", "write it like 14.4GB or 13.4GiB")
+    if not 1 <= size <= MOST_BYTES:
+        raise UsageError(
+            f"size {text[:40]!r}",
+            "is no size from 1 byte to 1 PB",
+            "write it like 14.4GB or 13.4GiB",
+        )
     return round(size)
 
 
@@ -135,6 +143,7 @@ def bottleneck(
     idle = _idle_share(steps)
     row = costs.row_cost if costs else None
     verdict, reasons = _verdict(share, idle, row)
+    reasons += _impossible(share, share_how, computed)
     reasons += _missing(size, card, step_ns) if share is None else _disagreement(counted, computed)
     if counted is None and share is not None:
         reasons.append(f"the share of bandwidth is {share_how}, not measured: {COUNTERS}")
@@ -181,30 +190,42 @@ def _idle_share(steps: list[StepCost]) -> float | None:
 
 
 def _verdict(share: float | None, idle: float | None, row: float | None) -> tuple[str, list[str]]:
-    if share is not None and share > 1.05:
-        return "cannot tell", [
-            f"the bytes given would need {share:.0%} of the card's bandwidth: "
-            "a step does not read all of them, or the step time is wrong"
-        ]
+    if share is not None and share > MOST_SHARE:
+        return "cannot tell", []  # `_impossible` says why
     if idle is not None and idle >= LAUNCH_BOUND_SHARE:
         return "launch-bound", [
-            f"{idle:.0%} of a plain step's wall has no GPU work "
-            f"(threshold {LAUNCH_BOUND_SHARE:.0%})"
+            f"{share_text(idle, 0)} of a plain step's wall has no GPU work "
+            f"(threshold {share_text(LAUNCH_BOUND_SHARE, 0)})"
         ]
     if share is not None and share >= MEMORY_BOUND_SHARE:
         return "memory-bound", [
-            f"a plain step moves {share:.0%} of what the card's memory can "
-            f"(threshold {MEMORY_BOUND_SHARE:.0%})"
+            f"a plain step moves {share_text(share, 0)} of what the card's memory can "
+            f"(threshold {share_text(MEMORY_BOUND_SHARE, 0)})"
         ]
     if share is not None and share < LOW_BANDWIDTH_SHARE and row is not None:
         if row >= COMPUTE_ROW_SHARE:
             return "compute-bound", [
-                f"bandwidth share {share:.0%} is low and a verified row more costs "
-                f"{row:.2f} plain steps (thresholds {LOW_BANDWIDTH_SHARE:.0%}, {COMPUTE_ROW_SHARE})"
+                f"bandwidth share {share_text(share, 0)} is low and a verified row more costs "
+                f"{row:.2f} plain steps "
+                f"(thresholds {share_text(LOW_BANDWIDTH_SHARE, 0)}, {COMPUTE_ROW_SHARE})"
             ]
     if share is None:
         return "cannot tell", ["the share of memory bandwidth is unknown"]
-    return "cannot tell", [f"a plain step moves {share:.0%} of what the card's memory can"]
+    moved = f"a plain step moves {share_text(share, 0)} of what the card's memory can"
+    return "cannot tell", [moved]
+
+
+def _impossible(share: float | None, how: str, computed: float | None) -> list[str]:
+    """Say so when a share is above the whole."""
+    said = []
+    if share is not None and share > 1 and share != computed:
+        said.append(f"{share_text(share, 0)} of the bandwidth, {how}, is impossible")
+    if computed is not None and computed > 1:
+        said.append(
+            f"the bytes given would need {share_text(computed, 0)} of the card's bandwidth, which "
+            "is impossible: a step does not read all of them, or the step time is wrong"
+        )
+    return said
 
 
 def _missing(size: int | None, card: int | None, step_ns: float | None) -> list[str]:
@@ -224,8 +245,8 @@ def _disagreement(counted: StepCost | None, computed: float | None) -> list[str]
     if abs(computed - counted.dram_read_share) < DISAGREEMENT:
         return []
     return [
-        f"the bytes given would need {computed:.0%} of the bandwidth, the counters saw "
-        f"{counted.dram_read_share:.0%} read: a step reads more or less than those bytes"
+        f"the bytes given would need {share_text(computed, 0)} of the bandwidth, the counters saw "
+        f"{share_text(counted.dram_read_share, 0)} read: a step reads more or less than those bytes"
     ]
 
 
@@ -255,7 +276,7 @@ def stakes(costs: Costs) -> list[Stake]:
         found.append(
             _stake(costs, "verify", above, "verify above one plain step a round, its memory floor")
         )
-    best = TOKENS[costs.semantics.tokens](costs.k)
+    best = TOKENS[costs.semantics.tokens](costs.k, costs.k)
     full_rounds = costs.emitted / costs.batch / best
     full = full_rounds * (costs.wall_ns - costs.replay_ns) / costs.rounds
     found.append(
@@ -275,7 +296,7 @@ def _stake(costs: Costs, lever: str, amount_ns: float, detail: str) -> Stake:
     basis = "computed"
     if split:
         basis = ", ".join(sorted(split, key=lambda b: -split[b]))
-        basis += f" ({proven / sum(split.values()):.0%} measured)"
+        basis += f" ({share_text(proven / sum(split.values()), 0)} measured)"
     return Stake(
         lever=lever,
         at_stake_ms=amount_ns / NS_PER_MS,

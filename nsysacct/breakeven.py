@@ -81,6 +81,14 @@ def break_even(
     ------
     UsageError
         Plain step time unknown.
+
+    Examples
+    --------
+    >>> import nsysacct as na
+    >>> account = na.split("small_graph.sqlite", layers=8, closing=2, n_ok=[5, 1, 2, 2])
+    >>> even = na.break_even(na.costs_of(account))
+    >>> round(even.speedup, 2), even.best_k
+    (0.34, 3)
     """
     if costs.plain_ns is None:
         raise UsageError("plain step", "is not known", NEEDS_PLAIN)

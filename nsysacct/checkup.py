@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nsysacct.model import Account, BlindSpot, ProcessAccount
+from nsysacct.layout import count
+from nsysacct.model import Account, BlindSpot, ProcessAccount, Rounds
 
 ENOUGH_WITNESSES = 2
 """Agreeing witnesses that an inferred number of rounds needs to carry a split."""
+
+
+VERDICTS = {
+    "exact": "proven by counting",
+    "inferred": "inferred, not proven",
+    "inconsistent": "INCONSISTENT: the counts contradict each other",
+}
+"""What a verdict on the number of rounds is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +54,11 @@ def check(account: Account) -> Checkup:
     return Checkup(not reasons, tuple(reasons), tuple(cautions), recapture(account))
 
 
+def rounds_found(rounds: Rounds) -> str:
+    """Number of rounds, and how it is known."""
+    return f"{count(rounds.value or 0, 'round')}, {VERDICTS.get(rounds.verdict, rounds.verdict)}"
+
+
 def no_split(account: ProcessAccount) -> str:
     """Why an account has no number of rounds, in one clause."""
     if ranks_differ(account):
@@ -69,7 +83,8 @@ def ranks_differ(account: ProcessAccount) -> bool:
 
 def _rounds(account: ProcessAccount) -> list[str]:
     rounds = account.rounds
-    because = f" ({rounds.reasons[0]})" if rounds.reasons else ""
+    told = {s.detail for s in account.blind_spots}  # each has a line of its own
+    because = next((f" ({r})" for r in rounds.reasons[:1] if not any(t in r for t in told)), "")
     if rounds.value is None and (lost_events(account) or ranks_differ(account)):
         return [f"{no_split(account)}{because}"]
     if rounds.value is None:
@@ -84,7 +99,7 @@ def _rounds(account: ProcessAccount) -> list[str]:
         return [f"the counts of rounds contradict each other{because}"]
     agreeing = sum(w.agrees for w in rounds.witnesses)
     if rounds.verdict == "inferred" and agreeing < ENOUGH_WITNESSES:
-        return [f"{rounds.value} rounds are inferred with {agreeing} witness: not proven"]
+        return [f"{rounds_found(rounds)}: {agreeing} of the {ENOUGH_WITNESSES} witnesses needed"]
     return []
 
 

@@ -131,6 +131,11 @@ def _alone(side: Side, accept: Collection[str]) -> list[Obstacle]:
     return found
 
 
+def _short(value: str) -> str:
+    """A digest by its first digits; the account has all of them."""
+    return value[: len("sha256:") + 12] if value.startswith("sha256:") else value
+
+
 def _against(reference: Side, side: Side, per_round: bool) -> list[Obstacle]:
     found = []
     wanted, seen = key(reference.account), key(side.account)
@@ -139,7 +144,7 @@ def _against(reference: Side, side: Side, per_round: bool) -> list[Obstacle]:
             continue
         if name == "granularity" and NO_GRAPHS in (value, seen[name]):
             continue  # the program began or ceased to use graphs: a change to judge
-        what = f"another {name} than {reference.name} ({seen[name]}, not {value})"
+        what = f"another {name} than {reference.name} ({_short(seen[name])}, not {_short(value)})"
         found.append(Obstacle(name, side.name, what, _REMEDIES[name]))
     base, head = reference.account, side.account
     widths = base.rounds.width, head.rounds.width

@@ -101,7 +101,8 @@ def _unfair(a: Account, b: Account) -> list[str]:
             if name != "graph granularity":
                 reasons.append(f"{name} unknown in one run")
         elif left != right:
-            reasons.append(f"{name} differs: {left} and {right}")
+            verb = "differ" if name.endswith("s") else "differs"
+            reasons.append(f"{name} {verb}: {left} and {right}")
     return reasons
 
 

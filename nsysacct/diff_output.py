@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from nsysacct.diff import Diff, Moved
 from nsysacct.gate_output import md
+from nsysacct.layout import fold, table
 from nsysacct.quantities import clean, duration, percent, short, significant
 from nsysacct.wire import dump_document
 
@@ -17,14 +18,58 @@ MARKDOWN_LINES = 40
 COLUMNS = ("where", "base", "head", "change", "by count", "by duration", "launches", "each", "why")
 
 
-def text(found: Diff) -> str:
+def text(found: Diff, width: int = 80) -> str:
     """Plain text: total, residual, then bucket, family, signature, largest change first."""
-    rows = [COLUMNS, *(_cells(line, depth) for line, depth in _lines(found))]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
-    lines = [_title(found), ""]
-    lines += ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
-    lines += ["", *(f"note: {clean(note)}" for note in found.notes)] if found.notes else []
+    moved = list(_lines(found))
+    rows = [COLUMNS, *(_cells(line, depth) for line, depth in moved)]
+    lines = [*fold(_title(found), width).split("\n"), ""]
+    whole = table(rows, 10**6)
+    if max(map(len, whole)) <= width:
+        lines += whole
+    else:
+        lines += _two_lines(rows, moved, width)
+    lines += [""] if found.notes else []
+    lines += [fold(f"note: {clean(note)}", width, hang=6) for note in found.notes]
     return "\n".join(lines) + "\n"
+
+
+def _two_lines(
+    rows: Sequence[tuple[str, ...]], moved: Sequence[tuple[Moved, int]], width: int
+) -> list[str]:
+    """Each row in two lines: its times, and, where it changed, in percent and why."""
+    times = [(row[0], *row[1:3], change, *row[4:6]) for row, change in zip(
+        rows, [COLUMNS[3], *(_signed(line.delta_ns) for line, _ in moved)], strict=True)]  # fmt: skip
+    widths = [max(len(row[i]) for row in times) for i in range(len(times[0]))]
+    room = width - sum(widths[1:]) - 2 * (len(widths) - 1)
+    first = max(min(widths[0], room), len(COLUMNS[0]))
+    lines = []
+    for i, row in enumerate(times):
+        name = row[0]
+        if len(name) > first:
+            indent = len(name) - len(name.lstrip())
+            lines += fold(name.strip(), width, indent=indent, hang=indent + 2).split("\n")
+            name = ""
+        figures = "  ".join(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))
+        lines.append(f"{name:{first}}  {figures}")
+        if i and (said := _changed(*moved[i - 1], rows[i])):
+            lines += fold(said, width, indent=6, hang=6).split("\n")
+    return lines
+
+
+def _changed(line: Moved, depth: int, cells: tuple[str, ...]) -> str:
+    """Percent, reason, launches and time of one launch of a row that changed.
+
+    Empty also where the only row below says the same.
+    """
+    if not line.delta_ns or len(line.parts) == 1:
+        return ""
+    launches, each, why = cells[6:]
+    parts = ["" if line.ratio is None else percent(line.ratio), why]
+    if launches:
+        parts.append(f"launches {launches}")
+    if each and (depth or line.name != "total"):
+        parts.append(f"each {each}")
+    return ", ".join(part for part in parts if part)
 
 
 def markdown(found: Diff) -> str:

@@ -21,7 +21,7 @@ from nsysacct.errors import UsageError
 from nsysacct.histograms import Histogram, mean_of, normal
 from nsysacct.model import Account, Bucket, ProcessAccount, Rounds, Semantics, Window
 from nsysacct.plainstep import choose, is_thin
-from nsysacct.semantics import REPLAY_STEPS, TOKENS, VERIFY_WIDTH
+from nsysacct.semantics import REPLAY_STEPS, VERIFY_WIDTH, tokens_of
 
 NS_PER_MS = 1_000_000
 NEEDS_PLAIN = "give --plain-from PLAIN_TRACE or --plain-ms"
@@ -115,7 +115,7 @@ def _tokens(
     if acceptance.n_ok is not None:
         counted = sum(acceptance.n_ok)
         batch = proven or max(1, round(counted / rounds))
-        emitted = sum(c * TOKENS[semantics.tokens](n) for n, c in enumerate(acceptance.n_ok))
+        emitted = tokens_of(acceptance.n_ok, semantics.tokens)
         accepted = sum(n * c for n, c in enumerate(acceptance.n_ok))
     elif acceptance.accepted is not None and semantics.tokens == "n_ok+1":
         counted = acceptance.rounds or rounds * (proven or 1)
@@ -211,6 +211,16 @@ def costs_of(
         No rounds, no k, no verify time, or no acceptance in the account.
     IncomparableError
         `plain_from` is a capture of something else.
+
+    Examples
+    --------
+    >>> import nsysacct as na
+    >>> account = na.split("small_graph.sqlite", layers=8, closing=2, n_ok=[5, 1, 2, 2])
+    >>> costs = na.costs_of(account)
+    >>> costs.draft_ns + costs.verify_ns + costs.replay_ns + costs.rest_ns == costs.wall_ns
+    True
+    >>> costs.rounds, costs.k, costs.tokens
+    (10, 3, 16)
     """
     part = process or account
     rounds = part.rounds.value

@@ -13,6 +13,7 @@ from nsysacct.bottleneck import COUNTERS, Bottleneck, Stake, bottleneck, stakes
 from nsysacct.breakeven import break_even
 from nsysacct.economics import NEEDS_PLAIN, NS_PER_MS, Costs, costs_of
 from nsysacct.errors import NsysacctError
+from nsysacct.layout import count, share
 from nsysacct.model import PROVENANCE, Account
 from nsysacct.scenarios import LOW_RATE
 from nsysacct.theory import alpha_for_mean
@@ -96,7 +97,7 @@ def explain(
             _memory(account, plain_from, peak_memory_bytes),
             _steep_verify(costs),
         ],
-        missing=_missing(account, problem),
+        missing=_missing(account),
     )
 
 
@@ -116,7 +117,7 @@ def _answer(account: Account, costs: Costs | None, problem: str) -> list[Sentenc
         Sentence(
             topic="rounds",
             text=text,
-            basis=f"{rounds.verdict}, {len(rounds.witnesses)} witnesses",
+            basis=f"{rounds.verdict}, {count(len(rounds.witnesses), 'witness')}",
         )
     ]
     if costs is None:
@@ -143,8 +144,10 @@ def _basis(by_basis: dict[str, int]) -> str:
             kind = PROVENANCE.get(basis, basis)
             totals[kind] = totals.get(kind, 0) + amount
     whole = sum(totals.values())
+    if len(totals) == 1:
+        return next(iter(totals))
     return ", ".join(
-        f"{kind} {amount / whole:.0%}"
+        f"{kind} {share(amount / whole, 0)}"
         for kind, amount in sorted(totals.items(), key=lambda x: -x[1])
     )
 
@@ -158,24 +161,22 @@ def _time(account: Account) -> list[Sentence]:
             continue
         text = f"{name} takes {bucket.total_ns / NS_PER_MS:.3f} ms"
         text += f", {bucket.total_ns / rounds / NS_PER_MS:.3f} ms a round" if rounds else ""
-        text += f", {bucket.total_ns / wall:.1%} of the window" if wall else ""
+        text += f", {share(bucket.total_ns / wall)} of the window" if wall else ""
         said.append(Sentence(topic=name, text=text, basis=_basis(bucket.by_basis)))
     window = account.window
     if window.residual_low_ns is not None and window.residual_high_ns is not None:
         low, high = window.residual_low_ns / NS_PER_MS, window.residual_high_ns / NS_PER_MS
         text = f"{low:.3f} to {high:.3f} ms of {wall / NS_PER_MS:.3f} ms are in no phase"
     else:
-        text = (
-            f"{window.residual_ns / NS_PER_MS:.3f} ms of {wall / NS_PER_MS:.3f} ms have no GPU "
-            "work (launch gaps, host)"
-        )
+        part = f", {share(window.residual_ns / wall)} of the window" if wall else ""
+        text = f"{window.residual_ns / NS_PER_MS:.3f} ms{part}, without GPU work (gaps, host)"
     said.append(Sentence(topic="residual", text=text, basis=f"window: {window.wall_how}"))
     totals: dict[str, int] = {}
     for name in PHASES:
         for basis, amount in account.bucket(name).by_basis.items():
             totals[basis] = totals.get(basis, 0) + amount
     if sum(totals.values()):
-        text = f"Of {sum(totals.values()) / NS_PER_MS:.3f} ms in the phases: {_basis(totals)}"
+        text = f"The {sum(totals.values()) / NS_PER_MS:.3f} ms in the phases are {_basis(totals)}"
         said.append(Sentence(topic="proof", text=text, basis="sum over draft, verify, replay"))
     return said
 
@@ -202,7 +203,7 @@ def _levers(costs: Costs | None) -> list[Sentence]:
     said = []
     for stake in [s for s in stakes(costs) if s.at_stake_ms > 0][:2]:
         row = _lever_row(costs, stake)
-        text = f"{stake.lever}: at most {stake.at_stake_ms:.3f} ms ({stake.share_of_wall:.1%})"
+        text = f"{stake.lever}: at most {stake.at_stake_ms:.3f} ms ({share(stake.share_of_wall)})"
         if row is not None and row.low is not None and row.high is not None:
             low, high = f"{row.low:.2f}x", f"{row.high:.2f}x"
             text += f", which alone would make {low}" + (f" to {high}" if low != high else "")
@@ -211,26 +212,25 @@ def _levers(costs: Costs | None) -> list[Sentence]:
 
 
 def _steps(account: Account, costs: Costs | None, limit: Bottleneck) -> list[Sentence]:
+    known = limit.bandwidth_share is not None
+    basis = f"bandwidth: {limit.bandwidth_how}" if known else f"plain step: {limit.plain_how}"
+    state = _bottleneck_state(limit)
     return [
         Sentence(
             topic="1 bottleneck",
-            text=f"{limit.verdict}: {limit.reasons[0]}",
-            basis=f"plain step: {limit.plain_how}; share of bandwidth: {limit.bandwidth_how}",
-            state=_bottleneck_state(limit),
-            how="" if limit.bandwidth_share is not None else f"give --weight-bytes, or {COUNTERS}",
+            text=limit.reasons[0] if state == "missing" else f"{limit.verdict}: {limit.reasons[0]}",
+            basis="" if state == "missing" else basis,
+            state=state,
+            how="" if known else f"give --weight-bytes, or {COUNTERS}",
         ),
         _acceptance_step(costs),
         _width_step(costs),
         Sentence(
             topic="4 batch form",
-            text=(
-                f"{costs.batch} request(s) a verify pass"
-                if costs
-                else "requests a verify pass are unknown"
-            ),
+            text=f"{count(costs.batch, 'request')} a verify pass" if costs else "requests unknown",
             basis="n_ok histogram over rounds" if costs else "",
             state="partly" if costs else "missing",
-            how="capture another concurrency and compare",
+            how="capture another concurrency",
         ),
         _ab_step(account),
     ]
@@ -255,13 +255,13 @@ def _acceptance_step(costs: Costs | None) -> Sentence:
         reach = [sum(costs.histogram[j:]) / total for j in range(1, costs.k + 1)]
         text += ", by position " + ", ".join(f"{p:.3f}" for p in reach)
     return Sentence(
-        topic=topic, text=f"{text}: one scenario", basis=f"{costs.rounds} rounds", state="partly",
-        how="capture one run for each kind of task",
+        topic=topic, text=f"{text}, one scenario", basis=f"{costs.rounds} rounds", state="partly",
+        how="capture each kind of task",
     )  # fmt: skip
 
 
 def _width_step(costs: Costs | None) -> Sentence:
-    how = "nsysacct curve over captures of several k"
+    how = "nsysacct curve, several k"
     row = costs.row_cost if costs else None
     if row is None or costs is None or costs.plain_ns is None:
         return Sentence(
@@ -280,12 +280,12 @@ def _ab_step(account: Account) -> Sentence:
     missing = [name for name in AB_LABELS if name not in account.labels]
     if account.trace.gpu and "hardware" in missing:
         missing.remove("hardware")
-    text = f"{len(AB_LABELS) - len(missing)} of {len(AB_LABELS)} conditions to hold fixed recorded"
+    text = f"{len(AB_LABELS) - len(missing)} of {len(AB_LABELS)} fixed conditions are recorded"
     if missing:
-        text += f"; not recorded: {', '.join(missing)}"
+        text += f", not {', '.join(missing)}"
     return Sentence(
-        topic="5 A/B", text=text, basis="labels and device of the trace", state="missing",
-        how="label both runs and compare them with speculation on and off",
+        topic="5 A/B", text=text, basis="labels, device", state="missing",
+        how="--label the runs with and without speculation, and compare",
     )  # fmt: skip
 
 
@@ -301,14 +301,14 @@ def _memory(account: Account, plain: Account | None, given: int | None) -> Sente
             how="capture with --cuda-memory-usage=true, or give --peak-memory",
         )  # fmt: skip
     free = 1 - peak / total
-    text = f"{free:.1%} of {total / 1e9:.1f} GB free at the peak"
+    text = f"{share(free)} of {total / 1e9:.1f} GB free at the peak"
     if free < LOW_HEADROOM:
         verdict, state = "a reason to give up", "measured"
     elif given is not None:
         verdict, state = "no reason to give up", "measured"
     else:
         verdict, state = "no reason seen, from a lower bound of what is in use", "partly"
-    text = f"{text}: {verdict} (threshold {LOW_HEADROOM:.0%})"
+    text = f"{text}: {verdict} (threshold {share(LOW_HEADROOM, 0)})"
     before = plain.trace.peak_memory_bytes if plain is not None else None
     if seen is not None and before is not None:
         text += f"; {(seen - before) / 1e9:+.2f} GB against the capture without speculation"
@@ -324,7 +324,7 @@ def _steep_verify(costs: Costs | None) -> Sentence:
     if row is None:
         return Sentence(
             topic="verify grows with width", text="open", basis="", state="missing",
-            how="nsysacct curve over captures of several k",
+            how="nsysacct curve, several k",
         )  # fmt: skip
     verdict = "steep: a reason" if row > STEEP_ROW else "flat: no reason"
     return Sentence(
@@ -353,7 +353,7 @@ def _low_acceptance(costs: Costs | None) -> Sentence:
     return Sentence(topic=topic, text=text, basis=f"{costs.rounds} rounds", state="measured")
 
 
-def _missing(account: Account, problem: str) -> list[Sentence]:
+def _missing(account: Account) -> list[Sentence]:
     said = []
     for spot in account.blind_spots:
         text = f"an unknown time hidden: {spot.detail}"
@@ -362,11 +362,6 @@ def _missing(account: Account, problem: str) -> list[Sentence]:
         if spot.hidden_ns == 0:
             text = spot.detail
         said.append(
-            Sentence(
-                topic=spot.kind, text=text, basis=spot.basis or "open",
-                how=spot.remedy,
-            )
-        )  # fmt: skip
-    if problem:
-        said.append(Sentence(topic="economics", text=problem, basis=""))
+            Sentence(topic=spot.kind, text=text, basis=spot.basis or "open", how=spot.remedy)
+        )
     return said

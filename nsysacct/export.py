@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,6 +21,7 @@ from nsysacct.model import (
     Finding,
     GraphInfo,
     KernelRow,
+    ProcessAccount,
     Record,
     RoundRow,
     SignatureCount,
@@ -33,23 +34,38 @@ if TYPE_CHECKING:
 
 
 def tables_of(account: Account) -> dict[str, pa.Table]:
-    """Tables of the chosen (process, GPU), one row a record.
+    """Tables of all (process, GPU) pairs, one row a record.
 
     Returns
     -------
     dict of str to pyarrow.Table
-        ``buckets rounds kernels graphs signatures steps blind_spots findings``. Amounts by basis
-        are columns ``basis_exclusive_ns`` and so on; unknown values are null.
+        ``buckets rounds kernels graphs signatures steps blind_spots findings``, each with the
+        ``pid`` and ``gpu`` that a row is of. Amounts by basis are columns ``basis_exclusive_ns``
+        and so on; unknown values are null.
     """
+    import pyarrow as pa
+
+    kinds: dict[str, tuple[type[Record], Callable[[ProcessAccount], Sequence[Record]]]] = {
+        "buckets": (Bucket, lambda part: part.buckets),
+        "rounds": (RoundRow, lambda part: part.per_round),
+        "kernels": (KernelRow, lambda part: part.kernels),
+        "graphs": (GraphInfo, lambda part: part.graphs),
+        "signatures": (SignatureCount, lambda part: part.rounds.signatures),
+        "steps": (StepCost, lambda part: part.steps),
+        "blind_spots": (BlindSpot, lambda part: part.blind_spots),
+        "findings": (Finding, lambda part: part.findings),
+    }
+
+    def of(part: ProcessAccount, kind: type[Record], records: Sequence[Record]) -> pa.Table:
+        table = record_table(records, kind)
+        for place, (name, value) in enumerate((("pid", part.pid), ("gpu", part.gpu))):
+            table = table.add_column(place, name, pa.array([value] * len(records), pa.int64()))
+        return table
+
+    parts: Sequence[ProcessAccount] = account.processes or [account]
     return {
-        "buckets": record_table(account.buckets, Bucket),
-        "rounds": record_table(account.per_round, RoundRow),
-        "kernels": record_table(account.kernels, KernelRow),
-        "graphs": record_table(account.graphs, GraphInfo),
-        "signatures": record_table(account.rounds.signatures, SignatureCount),
-        "steps": record_table(account.steps, StepCost),
-        "blind_spots": record_table(account.blind_spots, BlindSpot),
-        "findings": record_table(account.findings, Finding),
+        name: pa.concat_tables([of(part, kind, take(part)) for part in parts])
+        for name, (kind, take) in kinds.items()
     }
 
 
@@ -114,7 +130,7 @@ def events_table(events: Sequence[Events], kernel_names: Sequence[str]) -> pa.Ta
         parts.append(
             pa.table(
                 {
-                    "pid": pa.array([part.pid] * len(line), pa.int64()),
+                    "pid": pa.array(np.full(len(line), part.pid, np.int64)),
                     "gpu": pa.array(np.full(len(line), part.gpu, np.int32)),
                     "kind": _coded(line.kind, kinds),
                     "name": _coded(line.name, list(kernel_names)),

@@ -81,6 +81,20 @@ def signatures(account: ProcessAccount) -> pd.DataFrame:
     return table.astype(dict.fromkeys(["layers", "per_layer", "per_round", "rounds"], "Int64"))
 
 
+def witnesses(account: ProcessAccount) -> pd.DataFrame:
+    """Other counts of the rounds: `model.Witness`."""
+    from nsysacct.model import Witness
+
+    return frame(account.rounds.witnesses, Witness).astype({"rounds": "Int64"})
+
+
+def findings(account: ProcessAccount) -> pd.DataFrame:
+    """What else was noticed: `model.Finding`."""
+    from nsysacct.model import Finding
+
+    return frame(account.findings, Finding)
+
+
 def steps(account: ProcessAccount) -> pd.DataFrame:
     """Cost of each kind of model pass: `model.StepCost`."""
     from nsysacct.model import StepCost
@@ -101,37 +115,12 @@ def events(trace: Trace, options: Options | None = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``pid gpu kind name stream start_ns end_ns launch_ns bucket basis round``; ``basis`` and
-        ``round`` are missing where there is none.
+        ``pid gpu kind name stream graph launch_ns start_ns end_ns bucket basis round``; texts are
+        categories, numbers nullable. What is not known or does not apply is missing: the times of
+        a launch that left none, the basis of an unattributed event, the round outside of rounds.
     """
-    pandas = need("pandas", "DataFrames")
     from nsysacct.account import events as placed
-    from nsysacct.attribution import BASES
-    from nsysacct.model import BUCKETS
-    from nsysacct.timeline import Kind
+    from nsysacct.export import events_table
+    from nsysacct.tables_export import frame_of
 
-    kinds = [kind.name.lower() for kind in Kind]
-    names = [*trace.kernel_names, None]  # NONE is the last one
-    parts = []
-    for part in placed(trace, options):
-        line = part.line
-        parts.append(
-            pandas.DataFrame(
-                {
-                    "pid": part.pid,
-                    "gpu": part.gpu,
-                    "kind": [kinds[i] for i in line.kind],
-                    "name": [names[i] for i in line.name],
-                    "stream": line.stream,
-                    "start_ns": line.start,
-                    "end_ns": line.end,
-                    "launch_ns": line.launch,
-                    "bucket": [BUCKETS[i] for i in part.bucket],
-                    "basis": [BASES[i] if i < len(BASES) else None for i in part.basis],
-                    "round": pandas.array(part.round_of, "Int32"),
-                }
-            )
-        )
-    columns: pd.DataFrame = pandas.concat(parts, ignore_index=True)
-    columns["round"] = columns["round"].mask(columns["round"] < 0)
-    return columns
+    return frame_of(events_table(placed(trace, options), trace.kernel_names))

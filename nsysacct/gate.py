@@ -113,6 +113,15 @@ def judge(
     ------
     UsageError
         An empty side, or a limit on a family that no capture has.
+
+    Examples
+    --------
+    >>> import nsysacct as na
+    >>> account = na.split("small_graph.sqlite", layers=8, closing=2)
+    >>> base = [na.Side("base", "main.json", account)]
+    >>> head = [na.Side("head", "change.json", account)]
+    >>> na.judge(base, head).outcome
+    'pass'
     """
     if not base or not head:
         raise UsageError("gate", "one side has no capture", "give at least one each")

@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import quote
 
 from nsysacct.gate import Check, Verdict, bound_text, change_text
+from nsysacct.layout import fold, table
 from nsysacct.quantities import clean, short, value_text
 from nsysacct.stats import Spread
 from nsysacct.wire import dump_document
@@ -31,30 +32,28 @@ COLUMNS: tuple[str, ...] = ("figure", "base", "head", "change", "limit", "outcom
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def text(verdict: Verdict) -> str:
+def text(verdict: Verdict, width: int = 80) -> str:
     """Plain text: verdict first, then the table, reasons and notes."""
     lines = [f"{verdict.outcome.upper()}{_mode(verdict)}"]
-    lines += [f"  {clean(reason)}" for reason in verdict.reasons]
+    lines += [fold(clean(reason), width, indent=2, hang=4) for reason in verdict.reasons]
     if verdict.checks:
-        table = [COLUMNS, *(_cells(verdict, check) for check in verdict.checks)]
-        widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-        lines.append("")
-        lines += [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in table
-        ]
+        rows = [COLUMNS, *(_cells(verdict, check) for check in verdict.checks)]
+        lines += ["", *table(rows, width)]
     spreads = [line for check in verdict.checks for line in _spread_lines(check)]
     if spreads:
-        lines += [
-            "",
-            "spread within one run (half the distance of the quartiles, over the median):",
-        ]
-        lines += [f"  {line}" for line in spreads]
+        head = "spread within one run (half the distance of the quartiles, over the median):"
+        lines += ["", fold(head, width)]
+        lines += [fold(line, width, indent=2, hang=4) for line in spreads]
     detectable = _detectable(verdict)
     if detectable:
-        lines += ["", detectable]
-    lines += ["", *(f"note: {clean(note)}" for note in verdict.notes)] if verdict.notes else []
-    lines += ["", f"base: {_names(verdict.base_names)}", f"head: {_names(verdict.head_names)}"]
+        lines += ["", fold(detectable, width, hang=2)]
+    lines += [""] if verdict.notes else []
+    lines += [fold(f"note: {clean(note)}", width, hang=6) for note in verdict.notes]
+    lines += [""]
+    lines += [
+        fold(f"{role}: {_names(names)}", width, hang=6)
+        for role, names in (("base", verdict.base_names), ("head", verdict.head_names))
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -16,7 +16,8 @@ import numpy.typing as npt
 from nsysacct.errors import UsageError
 from nsysacct.evidence import Code
 from nsysacct.model import Finding, Semantics
-from nsysacct.semantics import REPLAY_STEPS
+from nsysacct.repetition import MIN_LAUNCHES
+from nsysacct.semantics import REPLAY_STEPS, REPLAY_WIDTH
 from nsysacct.trace import NONE
 
 I32 = npt.NDArray[np.int32]
@@ -118,6 +119,7 @@ def read_rounds(
     k: int | None,
     plan: Plan,
     n_ok: Sequence[int] | None = None,
+    returned: I64 | None = None,
 ) -> Layout:
     """Group coded passes into rounds and name the target steps by where they stand.
 
@@ -132,10 +134,12 @@ def read_rounds(
     plan : Plan
     n_ok : sequence of int, optional
         Histogram given by the user, which fixes the total of replay steps.
+    returned : int64, optional
+        Bytes copied back to the host after each pass: they may tell where a round ends.
     """
     code = code.copy()
     code[code == Code.MODEL] = Code.TARGET
-    verify = _verify_passes(code, epoch, semantics)
+    verify = _verify_passes(code, epoch)
     count = len(verify)
     round_of = np.full(len(code), NONE, np.int32)
     # a pass belongs to the round whose verify pass comes next (drafts) or came last (the rest)
@@ -156,7 +160,7 @@ def read_rounds(
             np.int32
         ),
     )
-    _name_steps(layout, width, semantics, k, plan, n_ok)
+    _name_steps(layout, width, semantics, k, plan, n_ok, returned)
     layout.reconciled = _reconcile(layout, is_graph)
     replayed = (code == Code.REPLAY) & (after >= 0)
     round_of[replayed] = after[replayed]
@@ -164,11 +168,8 @@ def read_rounds(
     return layout
 
 
-def _verify_passes(code: U8, epoch: I32, semantics: Semantics) -> I64:
-    """First pass of each verify; later pieces in the same epoch belong to it.
-
-    With a checkpoint rule a second verify pass without a draft between is the replay of the first.
-    """
+def _verify_passes(code: U8, epoch: I32) -> I64:
+    """First pass of each verify; later pieces in the same epoch belong to it."""
     verify = np.flatnonzero(code == Code.VERIFY)
     drafting = np.concatenate([[0], np.cumsum(code == Code.DRAFT)])
     first: list[int] = []
@@ -176,9 +177,6 @@ def _verify_passes(code: U8, epoch: I32, semantics: Semantics) -> I64:
         if first:
             fresh = drafting[i] > drafting[first[-1]]
             if not fresh and epoch[i] == epoch[first[-1]]:
-                continue
-            if not fresh and semantics.replay == "checkpoint":
-                code[i] = Code.REPLAY
                 continue
         first.append(int(i))
     return np.array(first, np.int64)
@@ -191,6 +189,7 @@ def _name_steps(
     k: int | None,
     plan: Plan,
     n_ok: Sequence[int] | None,
+    returned: I64 | None,
 ) -> None:
     """Resolve `Code.TARGET` by position."""
     code, verify = layout.code, layout.verify
@@ -205,11 +204,13 @@ def _name_steps(
     code[steps[early]] = plain[early]
     _apply_plan(layout, steps[early], plan)
     middle = steps[~early & ~late]
-    if semantics.replay == "none":
+    marked = bool((code == Code.REPLAY).any())  # the run itself names its replay: the rest is none
+    if marked or not _replays_in_steps(semantics.replay):
         rest = ~early
         code[steps[rest]] = plain[rest]
         return
     limit = _max_replay(semantics.replay, k)
+    ends = None if returned is None else _ends(code, verify, returned, limit)
     drafting = np.concatenate([[0], np.cumsum(code == Code.DRAFT)])
     after = np.searchsorted(verify, middle, side="right") - 1
     stray = drafting[middle] > drafting[verify[after]]  # a target step between draft and verify
@@ -219,7 +220,10 @@ def _name_steps(
         mine = middle[~stray][after[~stray] == run]
         too_many = limit is not None and size > limit
         code[mine] = Code.PLAIN if too_many else Code.REPLAY
-        if too_many:
+        if too_many and ends is not None and ends[run] != NONE:
+            code[mine[: ends[run]]] = Code.REPLAY
+            layout.findings.append(_after_end("another-request", run + 1, int(size - ends[run])))
+        elif too_many:
             layout.findings.append(
                 Finding(
                     kind="long-replay",
@@ -229,7 +233,52 @@ def _name_steps(
                     remedy="capture one request at a time, or mark phases with NVTX",
                 )
             )
-    _name_tail(layout, steps[late], semantics, k, plan, n_ok)
+    end = None if ends is None or ends[-1] == NONE else int(ends[-1])
+    _name_tail(layout, steps[late], semantics, k, plan, n_ok, end)
+
+
+def _ends(code: U8, verify: I64, returned: I64, limit: int | None) -> I64 | None:
+    """Target steps of each round before its results are copied back, NONE where none are.
+
+    An engine that copies the results of a round back once, when its replay is done, shows by that
+    where the round ends. None unless all rounds do so whose end the next drafts show.
+    """
+    drafts = np.flatnonzero(code == Code.DRAFT)
+    steps = np.flatnonzero(code == Code.TARGET)
+    copied = np.flatnonzero(returned > 0)
+    ends = np.full(len(verify), NONE, np.int64)
+    shown = 0
+    for r, begin in enumerate(verify.tolist()):
+        last = r + 1 == len(verify)
+        bound = len(code) if last else int(verify[r + 1])
+        first_draft = np.searchsorted(drafts, begin)
+        stop = min(bound, int(drafts[first_draft]) if first_draft < len(drafts) else bound)
+        mine = steps[np.searchsorted(steps, begin) : np.searchsorted(steps, stop)]
+        copies = copied[np.searchsorted(copied, begin) : np.searchsorted(copied, stop)]
+        held = int((mine <= copies[0]).sum()) if len(copies) else NONE
+        if limit is None or held <= limit:
+            ends[r] = held
+        if not last and (limit is None or len(mine) <= limit):
+            if len(copies) != 1 or held != len(mine):
+                return None
+            shown += bool(len(mine))
+    return ends if shown >= MIN_LAUNCHES else None
+
+
+def _after_end(kind: str, number: int, steps: int) -> Finding:
+    what = "closing steps" if kind == "closing" else "of another request"
+    return Finding(
+        kind=kind,
+        severity="info",
+        detail=f"{steps} target steps follow the copy of the results of round {number}, with which all "
+        f"others end: {what}",
+    )
+
+
+def _replays_in_steps(rule: str) -> bool:
+    """Whether a replay is single-row target steps, whose place alone tells them from plain ones."""
+    rows = REPLAY_WIDTH.get(rule)
+    return rows is not None and rows(0) == 1
 
 
 def _max_replay(rule: str, k: int | None) -> int | None:
@@ -243,6 +292,7 @@ def _name_tail(
     k: int | None,
     plan: Plan,
     n_ok: Sequence[int] | None,
+    end: int | None,
 ) -> None:
     """Name the target steps after the last verify pass: replay of the last round, or closing."""
     code = layout.code
@@ -265,11 +315,25 @@ def _name_tail(
                 )
             )
             replay = max(0, len(tail) - plan.closing)
+        elif end is not None and end != replay:
+            layout.findings.append(
+                Finding(
+                    kind="closing",
+                    severity="warning",
+                    detail=f"--closing {plan.closing} leaves {replay} steps as replay of the last round, but its "
+                    f"results were copied back after {end}, with which all others end",
+                    remedy=f"check --closing; {len(tail) - end} would agree",
+                )
+            )
     elif n_ok is not None and k is not None and len(n_ok) == k + 1:
         total = sum(c * REPLAY_STEPS[semantics.replay](n, k) for n, c in enumerate(n_ok))
         earlier = int((code == Code.REPLAY).sum())
         if 0 <= total - earlier <= len(tail):
             replay = total - earlier
+    elif end is not None:
+        replay = end
+        if end < len(tail):
+            layout.findings.append(_after_end("closing", layout.rounds, len(tail) - end))
     elif replay:
         layout.basis[tail[:replay]] = "pattern"
         layout.findings.append(

@@ -52,8 +52,9 @@ def normal(counts: Sequence[int]) -> Histogram:
 
 def mean_of(histogram: Histogram, tokens: str | None = None) -> Fraction:
     """Return the mean of n_ok, or of the tokens that the named rule of `semantics` emits."""
-    rule = TOKENS[tokens] if tokens else int
-    return sum((rule(n) * p for n, p in enumerate(histogram)), Fraction(0))
+    k = len(histogram) - 1
+    values = [TOKENS[tokens](n, k) if tokens else n for n in range(k + 1)]
+    return sum((value * p for value, p in zip(values, histogram, strict=True)), Fraction(0))
 
 
 def constant_rate_histogram(alpha: Number, k: int) -> tuple[Number, ...]:

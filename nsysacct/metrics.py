@@ -25,7 +25,7 @@ from nsysacct.metric_names import (
     parse_metric,
 )
 from nsysacct.model import BUCKETS, PROVENANCE, Account, Bucket, KernelRow, RoundRow
-from nsysacct.semantics import TOKENS
+from nsysacct.semantics import tokens_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +96,7 @@ def tokens_per_round(account: Account) -> float | None:
         return None
     histogram = acceptance.n_ok or []
     if sum(histogram):
-        rule = TOKENS[account.engine.semantics.tokens]
-        emitted = sum(rule(n_ok) * count for n_ok, count in enumerate(histogram))
-        return emitted / sum(histogram)
+        return tokens_of(histogram, account.engine.semantics.tokens) / sum(histogram)
     if acceptance.tokens is not None and acceptance.rounds:
         return acceptance.tokens / acceptance.rounds
     return None

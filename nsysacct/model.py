@@ -55,7 +55,7 @@ class Semantics(Record, frozen=True, kw_only=True):
     """Named round rules of an engine (see `semantics`)."""
 
     verify_width: str = "k+1"  # "k" or "k+1"
-    tokens: str = "n_ok+1"  # "n_ok+1" or "max(n_ok,1)"
+    tokens: str = "n_ok+1"  # "n_ok+1", "max(n_ok,1)", "min(n_ok+2,k+1)"
     replay: str = "none"  # "none", "closing-steps", "checkpoint"
 
 
@@ -64,6 +64,7 @@ class EngineInfo(Record, frozen=True, kw_only=True):
 
     name: str
     how: str  # "given" or "recognised" or "none"
+    variant: str = ""  # of its round rules (`EngineSpec.variants`); empty for the usual ones
     detail: str = ""
     registry_digest: str = ""
     semantics: Semantics = Semantics()

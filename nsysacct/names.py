@@ -7,52 +7,25 @@ Nsight Systems stores a kernel's name as its demangler wrote it when the trace w
 reads all of them into a `KernelName` whose parts are spelled one way, so that names can be
 compared.
 
-The parser works on tokens with explicit stacks: linear in the length of the name and without
-recursion. A text that is not a C++ function name (``ampere_sgemm_128x64_nn``, a mangled ``_Z..``,
-a Triton name, a name damaged by its demangler) is a name all the same: a plain one, or an *opaque*
-one whose base is the whole text.
-
-Canonical spelling: no cast before integers and booleans (``4``, ``true``), enumerations keep theirs
-(``(ggml_type)12``); no integer suffix; ``const`` before the type that it belongs to; a space only
-between words, after a comma, and between ``*``, ``&`` or ``>`` and a word.
+A text that is not a C++ function name (``ampere_sgemm_128x64_nn``, a mangled ``_Z..``, a Triton name, a
+name damaged by its demangler) is a name all the same: a plain one, or an *opaque* one whose base is the
+whole text. `spelling` says what one way of spelling is.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-ANONYMOUS = "(anonymous namespace)"
-"""Canonical spelling of an unnamed namespace."""
-
-OPERATOR = (
-    r"operator\s*(?:\(\s*\)|\[\s*\]|<=>|->\*?|<<=?|>>=?|&&|\|\||\+\+|--|[-+*/%^&|=<>!]=?|,|~)"
+from nsysacct.spelling import (
+    ANONYMOUS,
+    QUALIFIERS,
+    angled,
+    canonical_tokens,
+    is_name,
+    joined,
+    split_list,
 )
-"""Regular expression of an operator's name."""
-
-_TOKEN = re.compile(
-    rf"""
-      (?P<space>\s+)
-    | (?P<anonymous><\s*unnamed\s*>|\(\s*anonymous\s+namespace\s*\)|\{{\s*anonymous\s*\}})
-    | (?P<operator>\b{OPERATOR})
-    | (?P<word>(?:[^\W\d]|\$)[\w$]*(?:\[abi:\w+\])*(?:(?<=auto):\d+(?!\w))?)
-    | (?P<number>\d\w*(?:\.\w+)*)
-    | (?P<mark>::|\.\.\.|->|.)
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-_INTEGER = re.compile(r"(0[xX][0-9a-fA-F]+|\d+)(?:[uU]?[lL]{0,2}|[lL]{1,2}[uU]?)")
-_INTEGRAL_TYPES = frozenset(
-    "bool|char|signed char|unsigned char|short|unsigned short|int|unsigned int|unsigned|long"
-    "|unsigned long|long long|unsigned long long|long int|unsigned long int|__int128"
-    "|unsigned __int128|size_t".split("|")
-)
-_QUALIFIERS = frozenset({"const", "volatile", "noexcept"})
-_NOT_A_TEMPLATE = _QUALIFIERS | {"true", "false"}
-_MARKS = frozenset({"::", "...", "->", *"<>()[]{},*&+-/%^|~!=#?:"})
-_OPENER = {")": "(", "]": "[", "}": "{"}
-_OPEN_END = re.compile(r"-$|\boperator[-+*/%^&|=<>!~,]+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,228 +122,9 @@ def parse(text: str) -> KernelName:
     >>> name.base, name.args, name.params
     ('k_rq_q4_gemv_mr', ('4', '3'), ('const unsigned char*', 'int'))
     """
-    tokens, _ = tokenise(text)
-    match = match_brackets(tokens)
-    if match is None or not _readable(tokens):
-        return KernelName(base=text.strip(), opaque=True)
-    name = _read_name(*_canonical(tokens, match))
+    read = canonical_tokens(text)
+    name = None if read is None else _read_name(*read)
     return KernelName(base=text.strip(), opaque=True) if name is None else name
-
-
-def normalise(text: str) -> str:
-    """Canonical spelling of a fragment such as a type or a template argument.
-
-    Examples
-    --------
-    >>> normalise("std::array<char const *, (unsigned long) 1> ")
-    'std::array<const char*, 1>'
-    """
-    tokens, _ = tokenise(text)
-    match = match_brackets(tokens)
-    if match is None or not _readable(tokens):
-        return text.strip()
-    return _join(_canonical(tokens, match)[0])
-
-
-def number_of(argument: str) -> int | None:
-    """Value of a numeric template argument, also behind an enumeration's cast; else None.
-
-    Examples
-    --------
-    >>> number_of("(ggml_type)12"), number_of("3"), number_of("float")
-    (12, 3, None)
-    """
-    value = argument[argument.rfind(")") + 1 :] if argument.startswith("(") else argument
-    return int(value) if re.fullmatch(r"-?\d{1,20}", value, re.ASCII) else None
-
-
-def segments(argument: str) -> list[str | tuple[str, ...]]:
-    """Split a canonical argument at its outermost template lists: text, arguments, text, ...
-
-    Examples
-    --------
-    >>> segments("ns::Traits<128, Inner<3>>::type*")
-    ['ns::Traits', ('128', 'Inner<3>'), '::type*']
-    """
-    tokens, _ = tokenise(argument)
-    match = match_brackets(tokens)
-    if match is None:
-        return [argument]
-    parts: list[str | tuple[str, ...]] = []
-    start = i = 0
-    while i < len(tokens):
-        if tokens[i] == "<" and match[i] > i:
-            parts += [_join(tokens[start:i]), _split(tokens, match, i)]
-            start = match[i] + 1
-        i = max(i, match[i]) + 1
-    return [*parts, _join(tokens[start:])] if start < len(tokens) else parts
-
-
-def angled(name: str, args: tuple[str, ...] | None) -> str:
-    """Template argument list as it follows `name`; empty for None."""
-    if args is None:
-        return ""
-    gap = " " if name.endswith("<") else ""  # operator< <int>
-    end = " " if args and _OPEN_END.search(args[-1]) else ""  # <&A::operator- >
-    return f"{gap}<{', '.join(args)}{end}>"
-
-
-def tokenise(text: str) -> tuple[list[str], list[int]]:
-    """Tokens of a name without white space, and the index in `text` at which each begins."""
-    tokens: list[str] = []
-    starts: list[int] = []
-    for found in _TOKEN.finditer(text):
-        kind = found.lastgroup
-        if kind == "space":
-            continue
-        token = found.group()
-        if kind == "anonymous":
-            token = ANONYMOUS
-        elif kind == "operator":
-            token = re.sub(r"\s+", "", token)
-        tokens.append(token)
-        starts.append(found.start())
-    return tokens, starts
-
-
-def match_brackets(tokens: list[str]) -> list[int] | None:
-    """Partner index of every bracket token, -1 for other tokens.
-
-    ``<`` opens a template list only after a name, ``>`` closes only
-    an open ``<``; elsewhere they are comparisons and have no partner. A ``<`` that is still open
-    where an outer bracket closes, or at the end, was a comparison too.
-
-    Returns
-    -------
-    list of int or None
-        None when round, square or curly brackets do not pair.
-    """
-    match = [-1] * len(tokens)
-    stack: list[int] = []
-    open_count = {"(": 0, "[": 0, "{": 0}
-    for i, token in enumerate(tokens):
-        if token == "<":
-            if _takes_arguments(tokens, i):
-                stack.append(i)
-        elif token in open_count:
-            open_count[token] += 1
-            stack.append(i)
-        elif token == ">":
-            if stack and tokens[stack[-1]] == "<":
-                match[i], match[stack[-1]] = stack[-1], i
-                stack.pop()
-        elif token in _OPENER:
-            while stack and tokens[stack[-1]] == "<":
-                stack.pop()
-            if not stack or tokens[stack[-1]] != _OPENER[token]:
-                return None
-            open_count[tokens[stack[-1]]] -= 1
-            match[i], match[stack[-1]] = stack[-1], i
-            stack.pop()
-    return None if any(open_count.values()) else match
-
-
-def _takes_arguments(tokens: list[str], i: int) -> bool:
-    """Whether the ``<`` at index `i` opens a template argument list."""
-    before = i - 1
-    while before >= 0 and tokens[before] == "const":  # `T const<..>` is spelled `const T<..>`
-        before -= 1
-    if before < 0:
-        return False
-    token = tokens[before]
-    return _is_name(token) and token not in _NOT_A_TEMPLATE
-
-
-def _is_name(token: str) -> bool:
-    return token[0].isalpha() or token[0] in "_$"
-
-
-def _is_word(token: str) -> bool:
-    return token[0].isalnum() or token[0] in "_$"
-
-
-def _readable(tokens: list[str]) -> bool:
-    return all(len(t) > 1 or _is_word(t) or t in _MARKS for t in tokens)
-
-
-def _canonical(tokens: list[str], match: list[int]) -> tuple[list[str], list[int]]:
-    """Rewrite casts, suffixes, lambdas and the place of ``const``; brackets re-paired."""
-    out = list(tokens)
-    before = [""] * len(tokens)  # "const" to be written before the token
-    item_starts = [0]
-    for i, token in enumerate(tokens):
-        opens = match[i] > i
-        if token == ",":
-            item_starts[-1] = i + 1
-        elif token == "const":
-            _move_const(out, before, i, item_starts[-1], match)
-        elif token[0].isdigit():
-            _plain_number(out, match, i)
-        elif token == "]" and match[i] >= 0:
-            _plain_lambda(out, match, i)
-        if opens:
-            item_starts.append(i + 1)
-        elif match[i] >= 0:
-            item_starts.pop()
-    kept: list[str] = []
-    new_index = [0] * len(tokens)
-    for i, token in enumerate(out):
-        if before[i]:
-            kept.append(before[i])
-        new_index[i] = len(kept)
-        if token:
-            kept.append(token)
-    pairs = [-1] * len(kept)
-    for i, j in enumerate(match):
-        if j >= 0 and out[i] and out[j] and out[i] != "#":
-            pairs[new_index[i]] = new_index[j]
-    return kept, pairs
-
-
-def _move_const(out: list[str], before: list[str], i: int, start: int, match: list[int]) -> None:
-    """``float const*`` -> ``const float*``: to the front of the item that begins at `start`."""
-    previous = i - 1
-    while previous >= start and not out[previous]:
-        previous -= 1
-    if previous < start:
-        return
-    token = out[previous]
-    after_type = _is_name(token) and token not in _QUALIFIERS and not token.startswith("operator")
-    if after_type or (token == ">" and match[previous] >= 0):
-        out[i] = ""
-        before[start] = "const"
-
-
-def _plain_number(out: list[str], match: list[int], i: int) -> None:
-    """``3u`` -> ``3``; ``(int)4`` -> ``4``; ``(bool)1`` -> ``true``; ``(Enum)3`` stays."""
-    found = _INTEGER.fullmatch(out[i])
-    if not found:
-        return
-    out[i] = found.group(1)
-    close = i - 2 if i >= 1 and out[i - 1] == "-" else i - 1
-    if close < 2 or out[close] != ")" or match[close] < 0:
-        return
-    start = match[close]
-    kind = " ".join(t for t in out[start + 1 : min(close, start + 5)] if t)
-    # behind a word or a bracket it is a call, behind a minus a part of an expression
-    left = out[start - 1] if start else ""
-    called = left != "" and (_is_word(left) or left in ")>]}-")
-    if kind not in _INTEGRAL_TYPES or close - start > 5 or called:
-        return
-    for j in range(start, close + 1):
-        out[j] = ""
-    if kind == "bool" and close == i - 1:
-        out[i] = "false" if out[i] == "0" else "true"
-
-
-def _plain_lambda(out: list[str], match: list[int], close: int) -> None:
-    """``[lambda(float) (instance 1)]`` -> ``{lambda(float)#1}``."""
-    start, last = match[close], close - 1
-    if last < 0 or out[last] != ")" or match[last] != close - 4 or match[last] <= start + 1:
-        return
-    if out[close - 3] == "instance" and out[close - 2].isdigit():
-        out[start], out[close] = "{", "}"
-        out[close - 4], out[close - 3], out[last] = "#", "", ""
 
 
 def _read_name(tokens: list[str], match: list[int]) -> KernelName | None:
@@ -381,13 +135,13 @@ def _read_name(tokens: list[str], match: list[int]) -> KernelName | None:
     """
     end = len(tokens) - 1
     suffix_start = end
-    while suffix_start >= 0 and tokens[suffix_start] in (*_QUALIFIERS, "&"):
+    while suffix_start >= 0 and tokens[suffix_start] in (*QUALIFIERS, "&"):
         suffix_start -= 1
     params: tuple[str, ...] | None = None
     suffix = ""
     if suffix_start >= 0 and tokens[suffix_start] == ")" and match[suffix_start] >= 0:
-        params = _split(tokens, match, match[suffix_start])
-        suffix = _join(tokens[suffix_start + 1 :])
+        params = split_list(tokens, match, match[suffix_start])
+        suffix = joined(tokens[suffix_start + 1 :])
         end = match[suffix_start] - 1
     found = _read_component(tokens, match, end)
     if found is None:
@@ -406,7 +160,7 @@ def _read_name(tokens: list[str], match: list[int]) -> KernelName | None:
     returns = tokens[: start - 1] if start and tokens[start - 1] == "::" else tokens[:start]
     if tokens[start] == "::":
         returns = tokens[:start]
-    return_type = _join(returns) or None
+    return_type = joined(returns) or None
     if return_type and params is None and return_type != "void":
         return None
     return KernelName(last.name, tuple(reversed(scope)), last.args, params, return_type, suffix)
@@ -416,13 +170,13 @@ def _read_component(tokens: list[str], match: list[int], end: int) -> tuple[Comp
     """Read the component that ends at index `end`; also the index at which it begins."""
     args: tuple[str, ...] | None = None
     if end >= 0 and tokens[end] == ">" and match[end] >= 0:
-        args = _split(tokens, match, match[end])
+        args = split_list(tokens, match, match[end])
         end = match[end] - 1
     if end < 0:
         return None
     if tokens[end] == "}" and match[end] >= 0:
-        return Component(_join(tokens[match[end] : end + 1]), args), match[end]
-    if tokens[end] == ANONYMOUS or (_is_name(tokens[end]) and tokens[end] not in _QUALIFIERS):
+        return Component(joined(tokens[match[end] : end + 1]), args), match[end]
+    if tokens[end] == ANONYMOUS or (is_name(tokens[end]) and tokens[end] not in QUALIFIERS):
         return Component(tokens[end], args), end
     return None
 
@@ -430,7 +184,7 @@ def _read_component(tokens: list[str], match: list[int], end: int) -> tuple[Comp
 def _read_enclosing(tokens: list[str], match: list[int], end: int) -> tuple[Component, int] | None:
     """Like `_read_component`, for a scope: it may be a function with its parameter list."""
     stop = end
-    while stop >= 0 and tokens[stop] in _QUALIFIERS:
+    while stop >= 0 and tokens[stop] in QUALIFIERS:
         stop -= 1
     if stop < 0 or tokens[stop] != ")" or match[stop] < 0:
         return _read_component(tokens, match, end)
@@ -438,23 +192,7 @@ def _read_enclosing(tokens: list[str], match: list[int], end: int) -> tuple[Comp
     if found is None:
         return None
     component, start = found
-    return Component(component.name, component.args, _join(tokens[match[stop] : end + 1])), start
-
-
-def _split(tokens: list[str], match: list[int], start: int) -> tuple[str, ...]:
-    """Items between the bracket at `start` and its partner, each joined."""
-    close = match[start]
-    if close == start + 1:
-        return ()
-    items: list[str] = []
-    first = i = start + 1
-    while i < close:
-        if tokens[i] == ",":
-            items.append(_join(tokens[first:i]))
-            first = i + 1
-        i = max(i, match[i]) + 1
-    items.append(_join(tokens[first:close]))
-    return tuple(items)
+    return Component(component.name, component.args, joined(tokens[match[stop] : end + 1])), start
 
 
 def _cut(args: tuple[str, ...], width: int) -> list[str]:
@@ -468,33 +206,3 @@ def _cut(args: tuple[str, ...], width: int) -> list[str]:
             room = max(3, share)
             break
     return [a if len(a) <= room else a[: room - 1] + "…" for a in args]
-
-
-def _join(tokens: list[str]) -> str:
-    """Canonical text of tokens; `tokenise` gives the same tokens back."""
-    parts: list[str] = []
-    previous, postfix = "", False
-    for token in tokens:
-        if previous and _spaced(previous, postfix, token):
-            parts.append(" ")
-        parts.append(token)
-        # `*` and `&` after a type are declarators, elsewhere they are operators of what follows
-        postfix = token in "*&" and previous != "" and (postfix or previous[-1] not in "(<,[{*&=|")
-        previous = token
-    return "".join(parts)
-
-
-def _spaced(left: str, left_postfix: bool, right: str) -> bool:
-    """Whether a space stands between two neighbouring tokens."""
-    if left in (",", ":") or right == ":":
-        return True
-    right_word = _is_word(right) or right == ANONYMOUS
-    if right_word and (_is_word(left[-1]) or left_postfix):
-        return True
-    if left == ">" and right_word and not right[0].isdigit():
-        return True
-    if right in _QUALIFIERS and left[-1] in ")]":
-        return True
-    if left.startswith("operator") and left[-1] in "-+*/%^&|=<>!~,":  # operator< <int>
-        return not right_word and right not in ("(", ",", "::")
-    return left == "-" and right[0] == ">"

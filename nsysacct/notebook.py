@@ -6,154 +6,100 @@ is escaped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any
 
+from nsysacct import account_tables
+from nsysacct.account_tables import Table
 from nsysacct.model import (
-    PROVENANCE,
     Account,
     BlindSpot,
     Bucket,
+    Finding,
     ProcessAccount,
     RoundRow,
     Rounds,
 )
+from nsysacct.wording import headline
 
-NS_PER_MS = 1e6
 MOST_ROUNDS = 12
 """Rounds that an account shows; `frames.rounds` has all."""
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
-    """HTML table; the first column is the row's heading, the others are right-aligned."""
+def table_html(table: Table, caption: str = "") -> str:
+    """HTML of a table: its first column names the rows, columns of numbers are right-aligned."""
+    if not table.rows:
+        return ""
     title = f"<caption style='text-align:left'>{escape(caption)}</caption>" if caption else ""
-    top = "".join(f"<th scope='col' style='text-align:left'>{escape(h)}</th>" for h in head)
-    body = "".join(
-        f"<tr><th scope='row' style='text-align:left'>{escape(first)}</th>"
-        + "".join(f"<td style='text-align:{_side(cell)}'>{escape(cell)}</td>" for cell in rest)
-        + "</tr>"
-        for first, *rest in rows
+    sides = ["right" if i in table.numeric else "left" for i in range(len(table.columns))]
+    top = "".join(
+        f"<th scope='col' style='text-align:{side}'>{escape(name)}</th>"
+        for name, side in zip(table.columns, sides, strict=True)
     )
+    body = "".join(f"<tr>{_cells(row, sides)}</tr>" for row in table.rows)
     return f"<table>{title}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _side(cell: str) -> str:
-    return "right" if cell[:1].isdigit() or cell[:1] == "-" else "left"
+def _cells(row: Sequence[str], sides: Sequence[str]) -> str:
+    first, *rest = zip(row, sides, strict=True)
+    return f"<th scope='row' style='text-align:{first[1]}'>{escape(first[0])}</th>" + "".join(
+        f"<td style='text-align:{side}'>{escape(cell)}</td>" for cell, side in rest
+    )
 
 
-def _ms(ns: float | None) -> str:
-    return "" if ns is None else f"{ns / NS_PER_MS:.3f}"
+def process_html(account: ProcessAccount) -> str:
+    """One (process, GPU): rounds found, the split, and what the count rests on."""
+    known = f"pid {account.pid} on GPU {account.gpu}"
+    return f"<p>{escape(known)}</p>{_main(account)}"
 
 
-def _how(bucket: Bucket) -> str:
-    """Amounts by basis, strongest first, each with its provenance."""
-    parts = [
-        f"{PROVENANCE[basis]} {_ms(bucket.by_basis[basis])} {basis}"
-        for basis in PROVENANCE
-        if bucket.by_basis.get(basis)
-    ]
-    return " + ".join(parts)
+def _main(account: ProcessAccount) -> str:
+    why = "".join(f"<p>{escape(reason)}</p>" for reason in account.rounds.reasons)
+    return (
+        f"<p><b>{escape(headline(account))}</b></p>{why}"
+        + table_html(account_tables.split(account))
+        + _counts(account.rounds)
+        + table_html(account_tables.blind_spots(account.blind_spots), "blind spots")
+        + table_html(account_tables.findings(account.findings), "findings")
+    )
 
 
-def buckets_html(account: ProcessAccount) -> str:
-    """The split: GPU time of each bucket that has some, the residual, and the wall."""
-    wall = account.window.wall_ns
-    rows = [
-        [
-            b.bucket,
-            _ms(b.total_ns),
-            _ms(b.ns_per_round),
-            f"{b.total_ns / wall:.1%}" if wall and b.ns_per_round is not None else "",
-            _how(b),
-        ]
-        for b in account.buckets
-        if b.total_ns
-    ]
-    window, count = account.window, account.rounds.value
-    for name, ns in (("residual", window.residual_ns), ("wall", wall)):
-        share = f"{ns / wall:.1%}" if wall and name == "residual" else ""
-        how = "wall minus union of GPU work" if name == "residual" else window.wall_how
-        rows.append([name, _ms(ns), _ms(ns / count) if count else "", share, how])
-    return table(["bucket", "ms", "ms a round", "of wall", "how it is known"], rows)
+def _counts(rounds: Rounds) -> str:
+    return table_html(account_tables.signatures(rounds), "counted") + table_html(
+        account_tables.witnesses(rounds), "other counts of rounds"
+    )
 
 
 def rounds_html(rounds: Rounds) -> str:
     """The count, its verdict, and what it rests on."""
-    count = "no" if rounds.value is None else str(rounds.value)
-    shape = ", ".join(
-        f"{name} = {value}" for name, value in (("k", rounds.k), ("rows", rounds.width)) if value
-    )
-    head = f"<p><b>{count} rounds</b>, {escape(rounds.verdict)}{', ' + shape if shape else ''}</p>"
+    found = "no" if rounds.value is None else str(rounds.value)
     why = "".join(f"<p>{escape(reason)}</p>" for reason in rounds.reasons)
-    counted = [
-        [s.pattern, str(s.instances), s.kind, _text(s.per_layer), _text(s.per_round),
-         _text(s.rounds), s.verdict]
-        for s in rounds.signatures
-    ]  # fmt: skip
-    seen = [
-        [w.name, _text(w.rounds), "agrees" if w.agrees else "differs", w.detail]
-        for w in rounds.witnesses
-    ]
-    head += why
-    if counted:
-        columns = ["pattern", "instances", "layers", "a layer", "a round", "rounds", "verdict"]
-        head += table(columns, counted, "counted")
-    if seen:
-        head += table(["witness", "rounds", "", ""], seen, "witnesses")
-    return head
-
-
-def _text(value: int | None) -> str:
-    return "" if value is None else str(value)
-
-
-def blind_spots_html(spots: Sequence[BlindSpot]) -> str:
-    """What the trace does not show, and how to capture it."""
-    rows = [
-        [s.kind, s.severity, "open" if s.hidden_ns is None else _ms(s.hidden_ns), s.detail,
-         s.remedy]
-        for s in spots
-    ]  # fmt: skip
-    return table(["blind spot", "severity", "hidden ms", "detail", "remedy"], rows)
-
-
-def round_rows_html(rows: Sequence[RoundRow]) -> str:
-    """One line a round, times in ms."""
-    cells = [
-        [str(r.index), _ms(r.wall_ns), _ms(r.draft_ns), _ms(r.verify_ns), _ms(r.replay_ns),
-         _ms(r.residual_ns), _text(r.n_ok), " ".join(r.flags)]
-        for r in rows
-    ]  # fmt: skip
-    head = ["round", "wall", "draft", "verify", "replay", "residual", "n_ok", "flags"]
-    return table(head, cells, "rounds, ms")
+    return f"<p><b>{found} rounds</b>, {escape(rounds.verdict)}</p>{why}{_counts(rounds)}"
 
 
 def account_html(account: Account) -> str:
-    """Whole account: source, rounds, split, blind spots, findings, first rounds."""
-    source = " | ".join(
-        t for t in (account.trace.name, account.trace.gpu, f"engine {account.engine.name}") if t
-    )
-    parts = [f"<p>{escape(source)}</p>", buckets_html(account), rounds_html(account.rounds)]
-    if account.blind_spots:
-        parts.append(blind_spots_html(account.blind_spots))
-    if account.findings:
-        cells = [[f.kind, f.severity, f.detail] for f in account.findings]
-        parts.append(table(["finding", "severity", "detail"], cells))
+    """Whole account: source, rounds, split, blind spots, findings, processes, first rounds."""
+    trace = account.trace
+    facts = (trace.name, trace.gpu, f"engine {account.engine.name}", account.selection)
+    parts = [f"<p>{escape(' | '.join(fact for fact in facts if fact))}</p>", _main(account)]
+    parts.append(table_html(account_tables.processes(account), "processes and GPUs"))
     if account.per_round:
         more = len(account.per_round) - MOST_ROUNDS
         tail = f"<p>{more} more: nsysacct.frames.rounds(account)</p>" if more > 0 else ""
-        shown = round_rows_html(account.per_round[:MOST_ROUNDS])
+        shown = table_html(account_tables.rounds(account.per_round[:MOST_ROUNDS]))
         parts.append(f"<details><summary>rounds</summary>{shown}{tail}</details>")
     return "".join(parts)
 
 
 _HTML: dict[type, Callable[[Any], str]] = {
-    ProcessAccount: buckets_html,
+    ProcessAccount: process_html,
     Account: account_html,
     Rounds: rounds_html,
-    BlindSpot: lambda spot: blind_spots_html([spot]),
-    RoundRow: lambda row: round_rows_html([row]),
+    Bucket: lambda bucket: table_html(account_tables.buckets([bucket])),
+    BlindSpot: lambda spot: table_html(account_tables.blind_spots([spot])),
+    Finding: lambda finding: table_html(account_tables.findings([finding])),
+    RoundRow: lambda row: table_html(account_tables.rounds([row])),
 }
 for _kind, _function in _HTML.items():
     _kind._repr_html_ = _function  # type: ignore[attr-defined]

@@ -251,8 +251,13 @@ def _keep(made: Path, kept: Path, identity: dict[str, str | int]) -> None:
     kept.parent.mkdir(parents=True, exist_ok=True)
     note = made.parent / _SOURCE
     note.write_text(json.dumps(identity), encoding="utf-8")
-    os.replace(note, kept.parent / _SOURCE)
-    os.replace(made, kept)
+    try:
+        os.replace(note, kept.parent / _SOURCE)
+        os.replace(made, kept)
+    except PermissionError:
+        # Windows: another run made the same export meanwhile, and somebody reads it
+        if not kept.is_file():
+            raise
 
 
 def _drop_older(identity: dict[str, str | int]) -> None:

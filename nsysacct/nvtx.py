@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from heapq import heappop, heappush
 
@@ -70,21 +70,41 @@ class Projection:
         Outermost ranges of this process that name the verify phase: a witness for rounds.
     mapped : dict
         Range text -> phase name, for those that occur.
+    verify_steps : int or None
+        Ranges around a step that runs more rows than it has requests, so that it verifies drafts: a
+        witness for rounds. None where no range tells a step's rows.
     """
 
     code: U8
     range_of: I64
     verify_ranges: int
     mapped: dict[str, str]
+    verify_steps: int | None = None
 
 
 def project(
-    timeline: Timeline, trace: Trace, rules: Sequence[Rule], *, defaults: bool
+    timeline: Timeline,
+    trace: Trace,
+    rules: Sequence[Rule],
+    *,
+    defaults: bool,
+    steps: Sequence[re.Pattern[str]] = (),
 ) -> Projection:
     """Look up the innermost mapped range around each launching call.
 
     Push/pop ranges are matched on the launching thread; where no mapped range lies on that thread,
     any thread of the process counts (engines that mark in one thread and launch from another).
+
+    Parameters
+    ----------
+    timeline : Timeline
+    trace : Trace
+    rules : sequence of Rule
+        The first that matches a text names its phase.
+    defaults : bool
+        Whether texts that name a phase by themselves count (`default_code`).
+    steps : sequence of re.Pattern
+        Texts of ranges around one step (`EngineSpec.steps`).
     """
     ranges = trace.nvtx
     count = len(timeline)
@@ -92,9 +112,10 @@ def project(
         [_map(text, rules, defaults) for text in trace.nvtx_names] or [Code.UNKNOWN], np.uint8
     )
     mine = np.flatnonzero(ranges.process == timeline.process)
+    verify_steps = _verify_steps(trace, ranges.text[mine], steps)
     mine = mine[of_name[ranges.text[mine]] != Code.UNKNOWN] if len(mine) else mine
     if not len(mine):
-        return nothing(count)
+        return replace(nothing(count), verify_steps=verify_steps)
     codes = of_name[ranges.text[mine]]
     start = ranges.start[mine]
     end = np.where(ranges.end[mine] == NONE, np.iinfo(np.int64).max, ranges.end[mine])
@@ -117,7 +138,8 @@ def project(
     }
     verify = codes == Code.VERIFY
     range_of = np.append(mine, NONE)[range_of]
-    return Projection(code, range_of, _outermost(start[verify], end[verify]), names)
+    outermost = _outermost(start[verify], end[verify])
+    return Projection(code, range_of, outermost, names, verify_steps)
 
 
 def nothing(count: int) -> Projection:
@@ -132,6 +154,20 @@ def _map(text: str, rules: Sequence[Rule], defaults: bool) -> Code:
             return rule.code
     found = default_code(text) if defaults else None
     return Code.UNKNOWN if found is None else found
+
+
+def _verify_steps(
+    trace: Trace, text: npt.NDArray[np.int32], steps: Sequence[re.Pattern[str]]
+) -> int | None:
+    """Ranges whose text says that a step verified drafts; None where no text is that of a step."""
+    found: int | None = None
+    names, times = np.unique(text, return_counts=True)
+    for name, count in zip(names.tolist(), times.tolist(), strict=True):
+        match = next((m for s in steps if (m := s.fullmatch(trace.nvtx_names[name]))), None)
+        if match is not None:
+            drafts = int(match["rows"]) > int(match["requests"]) > 0
+            found = (found or 0) + count * drafts
+    return found
 
 
 def _outermost(start: I64, end: I64) -> int:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nsysacct import nvtx
+from nsysacct.errors import UsageError
 from nsysacct.evidence import Code
 from nsysacct.grammar import Plan
+from nsysacct.registry import load_registry
 
 if TYPE_CHECKING:
     from nsysacct.logs import LogReading
@@ -95,3 +97,35 @@ class Options:
             "nvtx": [[rule.pattern, rule.code.name.lower()] for rule in self.nvtx],
         }
         return {key: value for key, value in candidates.items() if value or value == 0}
+
+
+def check_layer_kinds(
+    option: str, layers: Mapping[str, int], registry_paths: Sequence[str] = ()
+) -> None:
+    """Refuse a kind of layer that no engine has: its count would say nothing about a trace.
+
+    Parameters
+    ----------
+    option : str
+        What the user calls the option.
+    layers : mapping
+        Layer kind -> count.
+    registry_paths : sequence of str
+        Further registry files.
+
+    Raises
+    ------
+    UsageError
+        Naming the first such kind and those that there are.
+    """
+    if not set(layers) - {"all"}:
+        return
+    engines = load_registry(registry_paths).engines
+    known = {"all", *(s.layer for spec in engines for s in spec.signatures)}
+    for kind, count in layers.items():
+        if kind not in known:
+            raise UsageError(
+                f"{option} {kind}={count}",
+                f"no engine has layers of the kind {kind!r}",
+                f"use one of {', '.join(sorted(known))}",
+            )

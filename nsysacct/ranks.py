@@ -69,7 +69,7 @@ def summed(parts: Sequence[ProcessAccount]) -> ProcessAccount:
     same = len(values) == 1
     rounds = parts[0].rounds.value if same else None
     windows = [p.window for p in parts]
-    findings = [f for p in parts for f in p.findings]
+    findings = list(dict.fromkeys(f for p in parts for f in p.findings))
     if not same:
         findings.append(
             Finding(

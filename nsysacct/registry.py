@@ -21,6 +21,7 @@ from nsysacct.specs import EngineSpec, Match, NearMiss, NvtxRule, Signature
 
 __all__ = [
     "ENVIRONMENT",
+    "Choice",
     "EngineSpec",
     "Explanation",
     "Match",
@@ -60,6 +61,31 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """The engine whose registry a trace is read with.
+
+    Attributes
+    ----------
+    name : str
+        As asked for or recognised, or ``unknown``.
+    spec : EngineSpec or None
+        None: no names are used.
+    how : str
+        "given", "recognised" or "none".
+    detail : str
+        Why, in words.
+    misnamed : bool
+        Whether the engine asked for is not the one of this trace, so that its names say nothing.
+    """
+
+    name: str
+    spec: EngineSpec | None
+    how: str
+    detail: str
+    misnamed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Registry:
     """All engines that are known, in the order in which they were loaded."""
 
@@ -67,6 +93,8 @@ class Registry:
 
     def engine(self, name: str) -> EngineSpec:
         """Return the engine of that name or alias; of several version ranges, the last loaded.
+
+        ``NAME/VARIANT`` gives it the rules of one of its variants.
 
         Raises
         ------
@@ -77,6 +105,9 @@ class Registry:
         for spec in reversed(self.engines):
             if wanted in (n.casefold() for n in (spec.name, *spec.aliases)):
                 return spec
+        engine, slash, variant = name.rpartition("/")
+        if slash and engine:
+            return self.engine(engine).as_variant(variant)
         known = sorted({n for spec in self.engines for n in (spec.name, *spec.aliases)})
         close = get_close_matches(wanted, [n.casefold() for n in known], 1, 0.6)
         engines = ", ".join(sorted({spec.name for spec in self.engines})) or "none"
@@ -84,6 +115,40 @@ class Registry:
         raise UnknownEngineError(
             f"engine {name!r}", "no registry describes it", f"{hint}known: {engines}"
         )
+
+    def choose(self, names: Sequence[str], wanted: str | None = None) -> Choice:
+        """Choose the engine to read a trace with.
+
+        An engine asked for is misnamed where another engine's kernels are in the trace and it names none
+        itself, or knows its own and none is there: what little of its names fits says something else.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Distinct kernel names.
+        wanted : str, optional
+            Engine (or ``NAME/VARIANT``) asked for; None recognises it.
+
+        Raises
+        ------
+        UnknownEngineError
+            No engine is called so.
+        """
+        given = None if wanted is None else self.engine(wanted)
+        seen, why = self.recognise(names)
+        if given is None:
+            details = [why, seen.caution if seen else ""]
+            name, how = (seen.name, "recognised") if seen else ("unknown", "none")
+            return Choice(name, seen, how, "; ".join(d for d in details if d))
+        details = [given.caution]
+        misnamed = False
+        if seen is not None and seen.name != given.name:
+            own = _known_bases(given, [parse(n) for n in names])
+            misnamed = not given.signatures or (bool(given.recognise) and not own)
+            details.append(f"the kernels look like {seen.name}'s: {why}")
+            details.append(f"no names of {given.name} are used" if misnamed else "")
+        spec = None if misnamed and given.signatures else given  # NVTX rules do not name kernels
+        return Choice(given.name, spec, "given", "; ".join(d for d in details if d), misnamed)
 
     def recognise(self, names: Sequence[str]) -> tuple[EngineSpec | None, str]:
         """Recognise the engine of a capture from its kernel names.
@@ -105,9 +170,7 @@ class Registry:
         parsed = [parse(n) for n in names]
         found: list[tuple[int, EngineSpec, list[str]]] = []
         for spec in self.engines:
-            bases = sorted(
-                {n.base for n in parsed if any(p.match(n) is not None for p in spec.recognise)}
-            )
+            bases = _known_bases(spec, parsed)
             if bases:
                 found.append((len(bases), spec, bases))
         if not found:
@@ -149,6 +212,11 @@ class Registry:
             example is, and no two signatures contradict each other on an example.
         """
         return [problem for spec in self.engines for problem in _check(spec)]
+
+
+def _known_bases(spec: EngineSpec, names: Sequence[KernelName]) -> list[str]:
+    """Base names that speak for an engine."""
+    return sorted({n.base for n in names if any(p.match(n) is not None for p in spec.recognise)})
 
 
 def _check(spec: EngineSpec) -> Iterator[Problem]:

@@ -18,12 +18,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from nsysacct import registry_tables as tables
+from nsysacct.conditions import NumberPredicate
 from nsysacct.errors import NsysacctError, RegistryError
 from nsysacct.model import BUCKETS, Semantics
 from nsysacct.registry_tables import Table
 from nsysacct.semantics import REPLAY_STEPS, TOKENS, VERIFY_WIDTH
-from nsysacct.signatures import NumberPredicate, Pattern
-from nsysacct.specs import EngineSpec, NvtxRule, Signature
+from nsysacct.signatures import Pattern
+from nsysacct.specs import EngineSpec, NvtxRule, Signature, Variant
 from nsysacct.strict import convert, guess
 
 FORMAT = 1
@@ -38,12 +39,13 @@ SIGNATURE_BUCKETS = (*(b for b in BUCKETS if b != "unattributed"), "shared", "ta
 NVTX_BUCKETS = (*(b for b in BUCKETS if b != "unattributed"), "target", "shared")
 """What an NVTX rule may say of the work that its ranges launch."""
 
-EVIDENCE = ("names", "nodes", "nvtx")
+EVIDENCE = ("names", "nodes", "some", "nvtx")
 """What tells the phases of an engine apart.
 
 ``names``: kernel names; a capture without verify kernels is one without speculation. ``nodes``: kernel
 names too, but the engine may run a whole round in one CUDA graph, so only where graphs are expanded.
-``nvtx``: no name tells anything, only NVTX ranges do.
+``some``: kernel names, but perhaps not all: what they do not show proves nothing. ``nvtx``: no name tells
+anything, only NVTX ranges do.
 """
 
 MARKERS = ("accept", "sampled", "draft-start", "draft-step", "pass-end")
@@ -86,7 +88,12 @@ def read_bytes(content: bytes, file: str) -> EngineSpec:
     engine = _convert(top.engine, tables.Engine, file, "[engine]")
     _choose(engine.evidence, EVIDENCE, file, "[engine]", "evidence")
     _check_versions(engine.versions, file, "[engine]")
-    semantics = _read_semantics(top.semantics, file)
+    rules = _convert(top.semantics, tables.Semantics, file, "[semantics]")
+    semantics = _checked(
+        Semantics(verify_width=rules.verify_width, tokens=rules.tokens, replay=rules.replay),
+        file,
+        "[semantics]",
+    )
     passes = _convert(top.passes, tables.Passes, file, "[passes]")
     signatures = [_read_signature(t, i, file) for i, t in enumerate(top.signature, 1)]
     _check_ids(signatures, file)
@@ -101,6 +108,7 @@ def read_bytes(content: bytes, file: str) -> EngineSpec:
         file=file,
         digest=_digest(raw),
         semantics=semantics,
+        variants=_read_variants(top.variant, semantics, file),
         streams=passes.streams,
         recognise=tuple(
             _pattern(p, (), file, f"[engine] key recognise, entry {i}")
@@ -108,6 +116,7 @@ def read_bytes(content: bytes, file: str) -> EngineSpec:
         ),
         signatures=tuple(signatures),
         nvtx=tuple(_read_nvtx(t, i, file) for i, t in enumerate(top.nvtx, 1)),
+        steps=tuple(_read_step(t, i, file) for i, t in enumerate(top.step, 1)),
     )
 
 
@@ -134,16 +143,33 @@ def _digest(raw: dict[str, Any]) -> str:
 # ---------------------------------------------------------------- tables
 
 
-def _read_semantics(table: Mapping[str, Any], file: str) -> Semantics:
-    found = _convert(table, tables.Semantics, file, "[semantics]")
-    known: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
-        ("verify_width", found.verify_width, VERIFY_WIDTH),
-        ("tokens", found.tokens, TOKENS),
-        ("replay", found.replay, REPLAY_STEPS),
-    )
-    for key, value, rules in known:
-        _choose(value, tuple(rules), file, "[semantics]", key)
-    return Semantics(verify_width=found.verify_width, tokens=found.tokens, replay=found.replay)
+_RULES: dict[str, Mapping[str, Any]] = {
+    "verify_width": VERIFY_WIDTH,
+    "tokens": TOKENS,
+    "replay": REPLAY_STEPS,
+}
+
+
+def _checked(semantics: Semantics, file: str, where: str) -> Semantics:
+    for key, rules in _RULES.items():
+        _choose(getattr(semantics, key), tuple(rules), file, where, key)
+    return semantics
+
+
+def _read_variants(
+    rows: Sequence[Mapping[str, Any]], base: Semantics, file: str
+) -> tuple[Variant, ...]:
+    variants: list[Variant] = []
+    for index, row in enumerate(rows, 1):
+        where = f"[[variant]] {index}"
+        found = _convert(row, tables.Variant, file, where)
+        if not found.name or "/" in found.name or found.name in (v.name for v in variants):
+            problem = f"{found.name!r} is no name of its own"
+            raise _error(file, where, "name", problem, "choose another, without a slash")
+        changes = {key: text for key in _RULES if (text := getattr(found, key))}
+        semantics = _checked(msgspec.structs.replace(base, **changes), file, where)
+        variants.append(Variant(found.name, semantics, found.source, found.note.strip()))
+    return tuple(variants)
 
 
 def _read_signature(table: Mapping[str, Any], index: int, file: str) -> Signature:
@@ -204,6 +230,18 @@ def _read_nvtx(table: Mapping[str, Any], index: int, file: str) -> NvtxRule:
     found = _convert(table, tables.Nvtx, file, where)
     _choose(found.bucket, NVTX_BUCKETS, file, where, "bucket")
     return NvtxRule(found.pattern, found.bucket, found.source)
+
+
+def _read_step(table: Mapping[str, Any], index: int, file: str) -> re.Pattern[str]:
+    where = f"[[step]] {index}"
+    found = _convert(table, tables.Step, file, where)
+    for place in ("{requests}", "{rows}"):
+        if found.text.count(place) != 1:
+            raise _error(file, where, "text", f"has no single {place}", f"write {place} once")
+    regex = re.escape(found.text).replace(r"\*", ".*?")
+    for place in ("requests", "rows"):
+        regex = regex.replace(rf"\{{{place}\}}", rf"(?P<{place}>\d{{1,9}})")
+    return re.compile(regex, re.ASCII)
 
 
 def _check_ids(signatures: Sequence[Signature], file: str) -> None:

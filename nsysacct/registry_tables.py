@@ -33,8 +33,8 @@ class Engine(Table):
         str,
         Meta(
             description="what tells its phases apart: `names`: kernel names; `nodes`: kernel names, "
-            "but a round may be one CUDA graph, so only where graphs are expanded; `nvtx`: no name, "
-            "only NVTX ranges"
+            "but a round may be one CUDA graph, so only where graphs are expanded; `some`: kernel "
+            "names, perhaps not all, so none missing proves anything; `nvtx`: no name, only NVTX ranges"
         ),
     ] = "names"
     note: Annotated[str, Meta(description="anything a reader should know")] = ""
@@ -44,7 +44,10 @@ class Semantics(Table):
     """``[semantics]``: how a round works, by named rules."""
 
     verify_width: Annotated[str, Meta(description="rows of a verify pass: `k` or `k+1`")]
-    tokens: Annotated[str, Meta(description="tokens that a round emits: `n_ok+1` or `max(n_ok,1)`")]
+    tokens: Annotated[
+        str,
+        Meta(description="tokens that a round emits: `n_ok+1`, `max(n_ok,1)` or `min(n_ok+2,k+1)`"),
+    ]
     replay: Annotated[
         str,
         Meta(
@@ -52,6 +55,20 @@ class Semantics(Table):
             "steps over what was accepted) or `checkpoint` (one second pass)"
         ),
     ]
+
+
+class Variant(Table):
+    """``[[variant]]``: another way in which the engine's rounds work, in the same kernels.
+
+    Keys left out are those of ``[semantics]``.
+    """
+
+    name: Annotated[str, Meta(description="what follows the engine: `--engine NAME/VARIANT`")]
+    source: Annotated[str, Meta(description="where the fact comes from")]
+    verify_width: Annotated[str, Meta(description="as in `[semantics]`")] = ""
+    tokens: Annotated[str, Meta(description="as in `[semantics]`")] = ""
+    replay: Annotated[str, Meta(description="as in `[semantics]`")] = ""
+    note: Annotated[str, Meta(description="anything a reader should know")] = ""
 
 
 class Passes(Table):
@@ -144,6 +161,20 @@ class Nvtx(Table):
     note: Annotated[str, Meta(description="anything a reader should know")] = ""
 
 
+class Step(Table):
+    """``[[step]]``: NVTX ranges that enclose one step of the engine, with its numbers in their text."""
+
+    text: Annotated[
+        str,
+        Meta(
+            description="text of a range: `{requests}` and `{rows}` stand for the requests that generate "
+            "and the rows that they run, `*` for anything"
+        ),
+    ]
+    source: Annotated[str, Meta(description="where the fact comes from")]
+    note: Annotated[str, Meta(description="anything a reader should know")] = ""
+
+
 class File(Table):
     """The whole file."""
 
@@ -151,5 +182,7 @@ class File(Table):
     engine: Annotated[dict[str, Any], Meta(description="table, see below")]
     semantics: Annotated[dict[str, Any], Meta(description="table, see below")]
     passes: Annotated[dict[str, Any], Meta(description="table, see below")] = {}
+    variant: Annotated[list[dict[str, Any]], Meta(description="tables, see below")] = []
     signature: Annotated[list[dict[str, Any]], Meta(description="tables, see below")] = []
     nvtx: Annotated[list[dict[str, Any]], Meta(description="tables, see below")] = []
+    step: Annotated[list[dict[str, Any]], Meta(description="tables, see below")] = []

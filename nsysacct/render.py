@@ -3,44 +3,15 @@
 from __future__ import annotations
 
 import re
-import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
-from nsysacct import ranks
-from nsysacct.checkup import lost_events, no_split, ranks_differ
-from nsysacct.model import (
-    PROVENANCE,
-    Account,
-    BlindSpot,
-    Bucket,
-    GraphInfo,
-    KernelRow,
-    ProcessAccount,
-    Rounds,
-    SignatureCount,
-)
-
-Style = Callable[[str, str], str]
-"""Colours a text: (text, style name) -> text; styles are "good", "bad", "warn", "dim", "bold"."""
+from nsysacct import ranks, render_proof
+from nsysacct.checkup import lost_events, no_split, ranks_differ, rounds_found
+from nsysacct.layout import CODE, Style, fold, ms, plain, share
+from nsysacct.model import PROVENANCE, Account, BlindSpot, Bucket, KernelRow, ProcessAccount
+from nsysacct.wording import RESIDUAL, RESIDUAL_OF_PRICED, how_known, shape, wall_known
 
 IN_ROUNDS = ("draft", "verify", "replay")
-
-
-def plain(text: str, style: str) -> str:
-    """No colour."""
-    del style
-    return text
-
-
-_CODES = {"good": "32", "bad": "31", "warn": "33", "dim": "2", "bold": "1"}
-
-
-_CODE = re.compile(r"\x1b\[[0-9;]*m")
-
-
-def ansi(text: str, style: str) -> str:
-    """Colour for a terminal."""
-    return f"\x1b[{_CODES[style]}m{text}\x1b[0m"
 
 
 def text(
@@ -63,12 +34,12 @@ def text(
         Whether all signatures, graphs and kernels are listed.
     """
     blocks = [
-        _head(account, style),
+        _head(account, width, style),
         _verdict(account, style),
         _split_table(account, style),
         _families(account),
-        _counting(account.rounds, style, detail),
-        _graphs(account.graphs, account, detail),
+        render_proof.counting(account.rounds, style, detail),
+        render_proof.graphs(account.graphs, detail),
         _blind(account.blind_spots, width, style),
         _findings(account, width),
         _others(account, style),
@@ -83,43 +54,34 @@ _COLUMN = re.compile(
 """The part of a table row in front of its last column, which may run on in the next line."""
 
 
+LAST_COLUMN = 22
+"""Columns that the words at the end of a table row need, to be folded beneath themselves."""
+
+
 def _fit(block: str, width: int) -> str:
     """Wrap the lines of a block that are too long, under their own last column or indent."""
     lines = []
     for line in block.split("\n"):
-        if len(_CODE.sub("", line)) <= width:
+        if len(CODE.sub("", line)) <= width:
             lines.append(line)
             continue
         column = _COLUMN.match(line)
-        indent = len(column[1]) if column else len(line) - len(line.lstrip()) + 4
-        if indent > width // 2:
-            indent = 6
-        lines += textwrap.wrap(
-            line.replace(" %", "\0%"),  # a number keeps its sign
-            width=width,
-            subsequent_indent=" " * indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-            drop_whitespace=True,
-            replace_whitespace=False,
-        )
-    return "\n".join(lines).replace("\0", " ")
-
-
-def ms(ns: float | None) -> str:
-    """Milliseconds with as many digits as are worth reading; "open" when unknown."""
-    if ns is None:
-        return "open"
-    value = ns / 1e6
-    return f"{value:.2f}" if abs(value) >= 10 else f"{value:.3f}"
+        indent = len(line) - len(line.lstrip())
+        hang = len(column[1]) if column and len(column[1]) <= width - LAST_COLUMN else indent + 4
+        if column and len(column[1]) == hang:
+            words = fold(line[hang:], width - hang).split("\n")
+            lines += [line[:hang] + words[0], *(" " * hang + word for word in words[1:])]
+        else:
+            lines.append(fold(line.lstrip(), width, indent=indent, hang=hang))
+    return "\n".join(lines)
 
 
 def percent(part: float, whole: float) -> str:
     """Share in percent; empty when there is no whole."""
-    return f"{100 * part / whole:.1f} %" if whole else ""
+    return share(part / whole) if whole else ""
 
 
-def _head(account: Account, style: Style) -> str:
+def _head(account: Account, width: int, style: Style) -> str:
     t, e = account.trace, account.engine
     facts = [
         t.name,
@@ -128,24 +90,30 @@ def _head(account: Account, style: Style) -> str:
         t.gpu,
         f"graph granularity: {t.graph_trace}" if t.graph_trace else None,
     ]
-    lines = [style(" | ".join(f for f in facts if f), "dim")]
-    engine = f"engine {e.name} ({e.how}{': ' + e.detail if e.detail else ''})"
-    lines.append(style(engine, "dim"))
+    lines = _joined([f for f in facts if f], width)
+    lines.append(f"engine {e.name} ({e.how}{': ' + e.detail if e.detail else ''})")
     if account.selection:
-        lines.append(style(account.selection, "dim"))
-    return "\n".join(lines)
+        lines.append(account.selection)
+    folded = [part for line in lines for part in fold(line, width, hang=4).split("\n")]
+    return "\n".join(style(line, "dim") for line in folded)
+
+
+def _joined(facts: Sequence[str], width: int) -> list[str]:
+    """Facts beside each other, a new line before one that does not fit."""
+    lines: list[str] = []
+    for fact in facts:
+        if lines and len(lines[-1]) + len(fact) + 3 <= width:
+            lines[-1] += f" | {fact}"
+        else:
+            lines.append(fact)
+    return lines
 
 
 def _verdict(account: ProcessAccount, style: Style) -> str:
     rounds = account.rounds
-    words = {
-        "exact": ("proven by counting", "good"),
-        "inferred": ("inferred, not proven", "warn"),
-        "inconsistent": ("INCONSISTENT: the counts contradict each other", "bad"),
-    }
     if rounds.value is None:
         title = style(f"no split: {no_split(account)}", "bad")
-        return "\n".join([title, *(f"  {r}" for r in rounds.reasons)])
+        return "\n".join([title, *(f"  {_once(r, account)}" for r in rounds.reasons)])
     if not rounds.value:
         return "\n".join(
             [
@@ -153,32 +121,21 @@ def _verdict(account: ProcessAccount, style: Style) -> str:
                 *(f"  {r}" for r in rounds.reasons),
             ]
         )
-    how, colour = words.get(rounds.verdict, (rounds.verdict, "warn"))
-    facts = [
-        f"k = {rounds.k}" if rounds.k else "",
-        f"{rounds.width} rows verified" if rounds.width else "",
-    ]
-    layers = ", ".join(
-        f"{n} layers" if kind == "all" else f"{n} {kind}" for kind, n in rounds.layers.items()
-    )
-    facts.append(f"{layers} ({rounds.layers_how})" if layers and rounds.layers_how else layers)
-    line = f"{rounds.value} rounds, {how}"
-    known = ", ".join(f for f in facts if f)
+    colour = {"exact": "good", "inconsistent": "bad"}.get(rounds.verdict, "warn")
+    known = shape(account)
     return "\n".join(
         [
-            style(line, colour) + (f"; {known}" if known else ""),
+            style(rounds_found(rounds), colour) + (f"; {known}" if known else ""),
             *(f"  {r}" for r in rounds.reasons),
         ]
     )
 
 
-def _how(bucket: Bucket) -> str:
-    """Bases of a bucket with their provenance, e.g. ``measured 672.30 exclusive + 39.70 positional``."""
-    groups: dict[str, list[str]] = {}
-    for basis, provenance in PROVENANCE.items():
-        if bucket.by_basis.get(basis):
-            groups.setdefault(provenance, []).append(f"{ms(bucket.by_basis[basis])} {basis}")
-    return "; ".join(f"{p}: {' + '.join(parts)}" for p, parts in groups.items())
+def _once(reason: str, account: ProcessAccount) -> str:
+    """A reason without what a blind spot says in full further down."""
+    for spot in account.blind_spots:
+        reason = reason.replace(spot.detail, "see the blind spots")
+    return reason
 
 
 def _split_table(account: ProcessAccount, style: Style) -> str:
@@ -193,11 +150,11 @@ def _split_table(account: ProcessAccount, style: Style) -> str:
     ]
     for b in inside:
         per = ms(b.ns_per_round) if b.ns_per_round is not None else ""
-        how = _how(b) + _steps_priced(b, account)
+        how = how_known(b, ms) + _steps_priced(b, account)
         rows.append((b.bucket, ms(b.total_ns), per, percent(b.total_ns, wall), how))
     rows.append(_residual_row(account, rounds))
-    rows.append(("wall", ms(wall), ms(wall / rounds), "", _wall_how(account)))
-    rows += [(b.bucket, ms(b.total_ns), "", "", _how(b) or _memory_only(b)) for b in outside]
+    rows.append(("wall", ms(wall), ms(wall / rounds), "", wall_known(account)))
+    rows += [(b.bucket, ms(b.total_ns), "", "", how_known(b, ms)) for b in outside]
     widths = [max(len(r[i]) for r in rows) for i in range(4)]
     lines = []
     for i, r in enumerate(rows):
@@ -222,8 +179,7 @@ def _totals_table(account: ProcessAccount, style: Style) -> str:
     total = sum(b.total_ns for b in shown)
     rows = [("", "GPU ms", "share", "how it is known")]
     rows += [
-        (b.bucket, ms(b.total_ns), percent(b.total_ns, total), _how(b) or _memory_only(b))
-        for b in shown
+        (b.bucket, ms(b.total_ns), percent(b.total_ns, total), how_known(b, ms)) for b in shown
     ]
     widths = [max(len(r[i]) for r in rows) for i in range(3)]
     lines = [
@@ -233,39 +189,27 @@ def _totals_table(account: ProcessAccount, style: Style) -> str:
     return "\n".join([style(lines[0], "bold"), *lines[1:]])
 
 
-def _memory_only(b: Bucket) -> str:
-    return f"copies and sets only: {ms(b.mem_ns)} ms" if b.mem_ns and not b.gpu_ns else ""
-
-
 def _residual_row(account: ProcessAccount, rounds: int) -> tuple[str, str, str, str, str]:
     w = account.window
     if w.residual_low_ns is not None and w.residual_high_ns is not None:
         low, high = w.residual_low_ns, w.residual_high_ns
         amount = f"{low / 1e6:.1f}..{high / 1e6:.1f}"
         per = f"{low / rounds / 1e6:.2f}..{high / rounds / 1e6:.2f}"
-        share = f"{100 * low / w.wall_ns:.1f}..{100 * high / w.wall_ns:.1f} %" if w.wall_ns else ""
+        part = f"{100 * low / w.wall_ns:.1f}..{100 * high / w.wall_ns:.1f} %" if w.wall_ns else ""
         return (
             "residual",
             amount,
             per,
-            share,
-            "wall minus all that is seen or priced; host work, gaps",
+            part,
+            RESIDUAL_OF_PRICED,
         )
     return (
         "residual",
         ms(w.residual_ns),
         ms(w.residual_ns / rounds),
         percent(w.residual_ns, w.wall_ns),
-        "wall minus union of GPU work: launch gaps, host work",
+        RESIDUAL,
     )
-
-
-def _wall_how(account: ProcessAccount) -> str:
-    if account.window.wall_how == "given":
-        return "given with --wall-ms"
-    if account.window.wall_how == "summed":
-        return "walls of all ranks added up"
-    return "first to last GPU event of the rounds"
 
 
 def _families(account: ProcessAccount) -> str:
@@ -295,103 +239,6 @@ def _by_family(rows: Iterable[KernelRow]) -> list[tuple[str, int]]:
     return sorted(total.items(), key=lambda item: -item[1])
 
 
-def _counting(rounds: Rounds, style: Style, detail: bool) -> str:
-    """Signatures and witnesses: why the number of rounds is to be believed."""
-    if not rounds.signatures and not rounds.witnesses:
-        return ""
-    lines = [style("counted: instances = rounds x (a layer x layers + a round)", "bold")]
-    shown = rounds.signatures if detail else _grouped(rounds.signatures)
-    lines += ["  " + _signature(s) for s in shown]
-    for w in rounds.witnesses:
-        mark = (
-            "agrees"
-            if w.agrees
-            else style(f"differs by {abs((w.rounds or 0) - (rounds.value or 0))}", "bad")
-        )
-        lines.append(f"  {w.rounds} by {w.name}{' (' + w.detail + ')' if w.detail else ''}: {mark}")
-    return "\n".join(lines)
-
-
-def _grouped(signatures: Sequence[SignatureCount]) -> list[SignatureCount]:
-    """Signatures with the same count and structure as one line (six GDN kernels read as one)."""
-    result: list[SignatureCount] = []
-    seen: dict[tuple[object, ...], list[SignatureCount]] = {}
-    for s in signatures:
-        seen.setdefault(
-            (s.instances, s.kind, s.per_layer, s.per_round, s.rounds, s.verdict, s.detail), []
-        ).append(s)
-    for group in seen.values():
-        first = group[0]
-        name = first.pattern if len(group) == 1 else f"{len(group)} kernels like {first.pattern}"
-        result.append(
-            SignatureCount(
-                pattern=name,
-                instances=first.instances,
-                kind=first.kind,
-                layers=first.layers,
-                per_layer=first.per_layer,
-                per_round=first.per_round,
-                rounds=first.rounds,
-                verdict=first.verdict,
-                detail=first.detail,
-            )
-        )
-    return result
-
-
-def _signature(s: SignatureCount) -> str:
-    if s.rounds is None:
-        return f"{s.instances} of {s.pattern}: not whole{' (' + s.detail + ')' if s.detail else ''}"
-    if s.kind == "draft-step":
-        return f"{s.instances} of {s.pattern} = {s.per_layer} x {s.layers} draft steps"
-    parts = []
-    if s.per_layer and s.layers:
-        kind = "layers" if s.kind == "all" else f"{s.kind} layers"
-        parts.append(
-            f"{s.per_layer} x {s.layers} {kind}" if s.per_layer > 1 else f"{s.layers} {kind}"
-        )
-    if s.per_round:
-        parts.append(f"{s.per_round} a round")
-    return f"{s.instances} of {s.pattern} = {s.rounds} x ({' + '.join(parts)})"
-
-
-def _graphs(graphs: Sequence[GraphInfo], account: ProcessAccount, detail: bool) -> str:
-    if not graphs:
-        return ""
-    launches = sum(g.launches for g in graphs)
-    states = {
-        s: sum(g.launches for g in graphs if g.state == s) for s in ("expanded", "timed", "blind")
-    }
-    head = ", ".join(f"{n} {s}" for s, n in states.items() if n)
-    lines = [f"CUDA graphs: {launches} launches of {len(graphs)} executable graphs ({head})"]
-    shown = graphs if detail else graphs[:6]
-    for g in shown:
-        name = "unknown graph" if g.graph_exec_id is None else f"graph {g.graph_exec_id}"
-        places = ", ".join(
-            f"{n} {b}" for b, n in sorted(g.buckets.items(), key=lambda item: -item[1])
-        )
-        time = f"{ms(g.gpu_ns)} ms" if g.gpu_ns is not None else "no time"
-        if g.busy_ns is not None and g.gpu_ns is not None and g.busy_ns < 0.99 * g.gpu_ns:
-            time += f" summed, {ms(g.busy_ns)} ms as union"
-        sure = f", {g.confidence:.0%} sure" if g.confidence is not None and g.confidence < 1 else ""
-        reason = f" ({g.reason}{sure})" if g.reason else ""
-        lines.append(f"  {name}: {g.launches} launches, {time}: {places or 'no role'}{reason}")
-    if len(graphs) > len(shown):
-        lines.append(f"  and {len(graphs) - len(shown)} more (--detail lists all)")
-    del account
-    return "\n".join(lines)
-
-
-def _wrap(body: str, width: int, first: str, rest: str) -> str:
-    return textwrap.fill(
-        body,
-        width=max(width, 40),
-        initial_indent=first,
-        subsequent_indent=rest,
-        break_long_words=False,
-    )
-
-
 def _blind(spots: Sequence[BlindSpot], width: int, style: Style) -> str:
     if not spots:
         return "blind spots: none found"
@@ -405,12 +252,12 @@ def _blind(spots: Sequence[BlindSpot], width: int, style: Style) -> str:
             most = f", at most {ms(spot.hidden_max_ns)} ms" if spot.hidden_max_ns else ""
             price = f" [hidden time open{most}]"
         lines.append(
-            _wrap(
-                f"{spot.severity} {spot.kind}: {spot.detail}{price}", width, "  ", "    "
+            fold(
+                f"{spot.severity} {spot.kind}: {spot.detail}{price}", width, indent=2, hang=4
             ).replace(spot.severity, style(spot.severity, colours[spot.severity]), 1)
         )
         if spot.remedy:
-            lines.append(_wrap(f"-> {spot.remedy}", width, "    ", "       "))
+            lines.append(fold(f"-> {spot.remedy}", width, indent=4, hang=7))
     return "\n".join(lines)
 
 
@@ -418,7 +265,7 @@ def _findings(account: ProcessAccount, width: int) -> str:
     rows = [f for f in account.findings if f.kind != "roles"]
     notes = [f for f in account.findings if f.kind == "roles"]
     lines = [
-        _wrap(f"{f.kind}: {f.detail}{'; ' + f.remedy if f.remedy else ''}", width, "  ", "    ")
+        fold(f"{f.kind}: {f.detail}{'; ' + f.remedy if f.remedy else ''}", width, indent=2, hang=4)
         for f in [*rows, *notes]
     ]
     return "\n".join(["findings", *lines]) if lines else ""
@@ -482,5 +329,11 @@ def _next(account: Account, width: int) -> str:
         tips.append(
             f"{top} is the largest part of a round ({percent(inside[top], account.window.wall_ns)} of the wall): "
             "nsysacct whatif shows what changing it would buy"
+            + (", with the acceptance (--log or --n-ok)" if account.acceptance is None else "")
         )
-    return "\n".join(_wrap(t, width, "next: ", "      ") for t in tips)
+    else:
+        tips.append(
+            "as the plain side of a comparison this is complete (--plain-from of whatif, explain and "
+            "bottleneck); else turn speculation on, and see in the engine's log that it drafts"
+        )
+    return "\n".join(fold(f"next: {t}", width, hang=6) for t in tips)

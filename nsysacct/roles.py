@@ -161,12 +161,15 @@ def _verify_by_rows(passes: Passes, roles: Roles, on_target: Bool, drafting: Boo
     order = np.flatnonzero(on_target | drafting)
     lanes = np.flatnonzero(on_target)
     counted = _widths_from_results(passes, lanes, drafting)
-    wide = lanes[passes.width[lanes] > 2 * _SLOT_ROWS] if len(lanes) else lanes
+    wide = lanes[passes.width[lanes] > 2 * SLOT_ROWS] if len(lanes) else lanes
     first_prompt = int(wide[0]) if len(wide) else -1
     any_draft = bool(drafting.any())
     rows, widths = 0, []
     after_draft: dict[int, list[bool]] = {}
-    chain = False  # inside a prompt's chunks
+    returned = passes.returned[lanes]
+    row = int(returned[returned > 0].min()) if returned.any() else NONE
+    # behind a prompt's chunk: the next may be its tail, which returns its last row only
+    chain = False
     for i in order:
         width = int(passes.width[i])
         if drafting[i]:
@@ -181,13 +184,14 @@ def _verify_by_rows(passes: Passes, roles: Roles, on_target: Bool, drafting: Boo
             if any_draft:
                 verify = rows > 0 and width <= 2 * rows + 1
             else:
-                verify = not chain and width <= 2 * _SLOT_ROWS and first_prompt >= 0
+                tail = chain and int(passes.returned[i]) != width * row
+                verify = not tail and width <= 2 * SLOT_ROWS and first_prompt >= 0
             roles.code[i] = Code.VERIFY if verify else Code.PREFILL
             if verify:
                 widths.append(width)
         elif passes.is_graph[i]:
             after_draft.setdefault(int(passes.graph[i]), []).append(rows > 0)
-        chain = roles.code[i] == Code.PREFILL
+        chain = width > 2 * SLOT_ROWS
         rows = 0
     for graph in np.unique(passes.graph[counted]).tolist():
         mine = counted[passes.graph[counted] == graph]
@@ -228,8 +232,8 @@ def _widths_from_results(passes: Passes, lanes: I64, drafting: Bool) -> I64:
     A target pass returns a row of logits for each row it runs, so passes of known width tell the bytes
     of a row, and a graph's copies tell its rows. Prompts and warm-ups return their last row only.
     """
-    known = lanes[(passes.width[lanes] > 1) & (passes.width[lanes] <= _SLOT_ROWS)]
-    prompts = lanes[passes.width[lanes] > 2 * _SLOT_ROWS]
+    known = lanes[(passes.width[lanes] > 1) & (passes.width[lanes] <= SLOT_ROWS)]
+    prompts = lanes[passes.width[lanes] > 2 * SLOT_ROWS]
     begin = (
         int(np.flatnonzero(drafting)[0])
         if drafting.any()
@@ -250,8 +254,8 @@ def _widths_from_results(passes: Passes, lanes: I64, drafting: Bool) -> I64:
     return np.asarray(whole, np.int64)
 
 
-_SLOT_ROWS = 16
-"""Rows of a verify pass that no draft precedes (n-gram): wider ones are prompts."""
+SLOT_ROWS = 16
+"""Rows of a verify pass at most; where no draft precedes it (n-gram), twice as many: wider is a prompt."""
 
 
 def _draft_lanes(

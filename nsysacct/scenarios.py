@@ -20,11 +20,12 @@ from nsysacct.logs.reading import total
 from nsysacct.theory import alpha_for_mean
 
 LOW_RATE = 0.5
-"""Conditional rate a draft below which the article gives speculation up."""
+"""Conditional rate a draft below which the article gives speculation up: "若某类任务 α 长期低于 0.5,
+直接放弃该场景的推测解码"."""
 SOURCE = (
     "threshold 0.5: article on llama.cpp and vLLM of 2026-11-09, section 5.2 "
-    '("若某类任务 α 长期低于 0.5,直接放弃该场景的推测解码": give it up for a kind of request '
-    "whose rate a position stays below 0.5; it asks for 200-500 requests of each kind)"
+    "(give it up for a kind of request whose rate a position stays below 0.5; it asks for 200-500 "
+    "requests of each kind)"
 )
 
 

@@ -1,7 +1,7 @@
 """Round semantics of engines: a small closed set of named rules, chosen in the registry.
 
 An engine's round proposes k drafts, verifies ``verify_width(k)`` rows, accepts ``n_ok`` of them,
-emits ``tokens(n_ok)`` tokens and may need ``replay_steps(n_ok, k)`` further target passes.
+emits ``tokens(n_ok, k)`` tokens and may need ``replay_steps(n_ok, k)`` further target passes.
 Sources of the rules: each engine's own source code, and for kestrel its published account, whose
 tokens fit ``max(n_ok, 1)`` and no other rule (docs/article.md).
 """
@@ -20,13 +20,15 @@ VERIFY_WIDTH: dict[str, Callable[[int], int]] = {
 }
 """Rows that the verify pass runs, from k."""
 
-TOKENS: dict[str, Callable[[int], int]] = {
+TOKENS: dict[str, Callable[[int, int], int]] = {
     # the accepted drafts and the target's own next token
-    "n_ok+1": lambda n_ok: n_ok + 1,
+    "n_ok+1": lambda n_ok, k: n_ok + 1,
     # kestrel: no token beyond the accepted ones, and one from the closing step when none was
-    "max(n_ok,1)": lambda n_ok: max(n_ok, 1),
+    "max(n_ok,1)": lambda n_ok, k: max(n_ok, 1),
+    # llama.cpp with checkpoints: the second pass verifies the target's token too, and adds its own
+    "min(n_ok+2,k+1)": lambda n_ok, k: min(n_ok + 2, k + 1),
 }
-"""Tokens that a round emits, from n_ok."""
+"""Tokens that a round emits, from (n_ok, k)."""
 
 REPLAY_STEPS: dict[str, Callable[[int, int], int]] = {
     "none": lambda n_ok, k: 0,
@@ -65,7 +67,7 @@ def n_ok_from_replay(rule: str, steps: int, k: int) -> tuple[int, ...]:
 
 
 def tokens_of(n_ok: Sequence[int], rule: str) -> int:
-    """Tokens that rounds emit under a `TOKENS` rule; ``n_ok[i]`` = rounds that accepted i.
+    """Tokens that rounds emit under a `TOKENS` rule; ``n_ok[i]`` = rounds that accepted i of k.
 
     Raises
     ------
@@ -77,8 +79,7 @@ def tokens_of(n_ok: Sequence[int], rule: str) -> int:
     >>> tokens_of([27, 2, 6, 7], "max(n_ok,1)")
     62
     """
-    function = _rule(TOKENS, "token rule", rule)
-    return sum(count * function(n) for n, count in enumerate(n_ok))
+    return _total(n_ok, _rule(TOKENS, "token rule", rule))
 
 
 def replay_steps_of(n_ok: Sequence[int], rule: str) -> int:
@@ -94,7 +95,11 @@ def replay_steps_of(n_ok: Sequence[int], rule: str) -> int:
     >>> replay_steps_of([27, 2, 6, 7], "closing-steps")
     41
     """
-    function = _rule(REPLAY_STEPS, "replay rule", rule)
+    return _total(n_ok, _rule(REPLAY_STEPS, "replay rule", rule))
+
+
+def _total(n_ok: Sequence[int], function: Callable[[int, int], int]) -> int:
+    """Sum of a rule over a histogram; k is one less than its length."""
     k = len(n_ok) - 1
     return sum(count * function(n, k) for n, count in enumerate(n_ok))
 

@@ -1,4 +1,4 @@
-r"""The pattern language for kernel names, and predicates on whole numbers.
+r"""The pattern language for kernel names.
 
 A pattern is ``base`` or ``base<args>``; it is case-sensitive and matches the whole base name.
 
@@ -27,7 +27,6 @@ A pattern has no return type and no parameter list: overloads of one kernel are 
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -43,11 +42,11 @@ from nsysacct.arguments import (
     OneOf,
     brief,
 )
-from nsysacct.errors import PatternError, UsageError
-from nsysacct.names import (
+from nsysacct.errors import PatternError
+from nsysacct.names import KernelName
+from nsysacct.spelling import (
     ANONYMOUS,
     OPERATOR,
-    KernelName,
     angled,
     match_brackets,
     normalise,
@@ -61,11 +60,6 @@ _RANGE = re.compile(r"\[\s*(-?\d+)\s*-\s*(-?\d+)\s*\]", re.ASCII)
 _ANONYMOUS = re.compile(r"<\s*unnamed\s*>|\(\s*anonymous\s+namespace\s*\)|\{\s*anonymous\s*\}")
 _OPERATOR = re.compile(OPERATOR + r"(?!\w)(?:\s+(?=<))?")
 _LAMBDA_END = re.compile(r"#\d+\s*\}$", re.ASCII)
-_CONDITION = re.compile(
-    r"(?P<low>-?\d+)\.\.(?P<high>-?\d+)|(?P<sign>[<>]=?|!=|)(?P<number>-?\d+)"
-    r"|\{(?P<members>-?\d+(?:,-?\d+)*)\}",
-    re.ASCII,
-)
 _CHOICE = re.compile(r"[\w$*.]+")
 
 
@@ -152,57 +146,6 @@ class Pattern:
                 if reason:
                     return f"in {brief(str(component))}, {reason}"
         return last.miss(name.base, name.args, bound)
-
-
-@dataclass(frozen=True, slots=True)
-class NumberPredicate:
-    """A condition on a whole number: a grid or block dimension, or a captured argument.
-
-    Written ``3``, ``2..8``, ``>=2``, ``>1``, ``<=8``, ``<9``, ``!=1`` or ``{2,4,8}``.
-    """
-
-    text: str
-    intervals: tuple[tuple[float, float], ...]
-
-    @classmethod
-    def compile(cls, text: str) -> NumberPredicate:
-        """Compile a condition; UsageError when it is none of the forms."""
-        found = _CONDITION.fullmatch(text.replace(" ", ""))
-        if not found:
-            raise UsageError(
-                f"condition {text!r}",
-                "is not a condition on a whole number",
-                'write "3", "2..8", ">=2", "!=1" or "{2,4,8}"',
-            )
-        low, high, sign, number, members = found.group("low", "high", "sign", "number", "members")
-        if members:
-            return cls(text, tuple((int(m), int(m)) for m in members.split(",")))
-        if low:
-            if int(low) > int(high):
-                raise UsageError(
-                    f"condition {text!r}", "the range is empty", f'write "{high}..{low}"'
-                )
-            return cls(text, ((int(low), int(high)),))
-        value = int(number)
-        intervals: dict[str, tuple[tuple[float, float], ...]] = {
-            "": ((value, value),),
-            ">=": ((value, math.inf),),
-            ">": ((value + 1, math.inf),),
-            "<=": ((-math.inf, value),),
-            "<": ((-math.inf, value - 1),),
-            "!=": ((-math.inf, value - 1), (value + 1, math.inf)),
-        }
-        return cls(text, intervals[sign])
-
-    def test(self, value: int) -> bool:
-        """Whether `value` meets the condition."""
-        return any(low <= value <= high for low, high in self.intervals)
-
-    def excludes(self, other: NumberPredicate) -> bool:
-        """Whether no number meets both conditions."""
-        return not any(
-            max(a, c) <= min(b, d) for a, b in self.intervals for c, d in other.intervals
-        )
 
 
 # ---------------------------------------------------------------- reading a pattern

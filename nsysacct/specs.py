@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
-from nsysacct.errors import RegistryError
+from nsysacct.conditions import NumberPredicate
+from nsysacct.errors import RegistryError, UnknownEngineError
 from nsysacct.model import Semantics
-from nsysacct.names import KernelName, number_of, parse
-from nsysacct.signatures import NumberPredicate, Pattern
+from nsysacct.names import KernelName, parse
+from nsysacct.signatures import Pattern
+from nsysacct.spelling import number_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,6 +122,16 @@ class NvtxRule:
 
 
 @dataclass(frozen=True, slots=True)
+class Variant:
+    """Another way in which an engine's rounds work (``--engine NAME/VARIANT``)."""
+
+    name: str
+    semantics: Semantics
+    source: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class NearMiss:
     """A signature that almost takes a name, and why it does not."""
 
@@ -132,7 +145,9 @@ class EngineSpec:
 
     ``digest`` is ``sha256:`` and the SHA-256 of the file's data, independent of its layout.
     ``streams`` is ``per-model`` when every model runs on a CUDA stream of its own. ``evidence`` says
-    what tells the engine's phases apart (`registry_file.EVIDENCE`).
+    what tells the engine's phases apart (`registry_file.EVIDENCE`). ``steps`` match the texts of NVTX
+    ranges around one step, with groups ``requests`` and ``rows``. ``variant`` names the one of
+    ``variants`` whose rules ``semantics`` are; empty for the engine's usual ones.
     """
 
     name: str
@@ -149,6 +164,34 @@ class EngineSpec:
     signatures: tuple[Signature, ...]
     nvtx: tuple[NvtxRule, ...]
     evidence: str = "names"
+    steps: tuple[re.Pattern[str], ...] = ()
+    variants: tuple[Variant, ...] = ()
+    variant: str = ""
+
+    def as_variant(self, name: str) -> EngineSpec:
+        """The engine with the rules of one of its variants.
+
+        Raises
+        ------
+        UnknownEngineError
+            The engine has no variant of that name.
+        """
+        for v in self.variants:
+            if v.name.casefold() == name.casefold():
+                return replace(self, semantics=v.semantics, variant=v.name)
+        known = ", ".join(v.name for v in self.variants)
+        raise UnknownEngineError(
+            f"engine {self.name!r}",
+            f"it has no variant {name!r}",
+            f"known: {known}" if known else "leave the variant out",
+        )
+
+    def as_replaying(self) -> EngineSpec:
+        """The engine with the rules of its variant that replays, where its usual rounds do not."""
+        if self.semantics.replay != "none":
+            return self
+        name = next((v.name for v in self.variants if v.semantics.replay != "none"), None)
+        return self if name is None else self.as_variant(name)
 
     def shows_every_verify(self, *, opaque_graphs: bool) -> bool:
         """Whether a capture without a verify kernel is one in which nothing was verified.
@@ -166,6 +209,7 @@ class EngineSpec:
         return {
             "nodes": "a whole round may be one CUDA graph of it: names tell phases only where graphs "
             "are expanded",
+            "some": "its registry may not know all kernels: what it does not name proves nothing",
             "nvtx": "its kernel names tell no phase: only NVTX ranges do",
         }.get(self.evidence, "")
 

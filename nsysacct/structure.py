@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nsysacct import grammar, passes, roles, sketch, steps
+from nsysacct import grammar, passes, replays, roles, sketch, steps
 from nsysacct.evidence import Code, NameEvidence
 from nsysacct.grammar import Layout, Plan
 from nsysacct.model import Semantics
@@ -62,6 +62,7 @@ def read(
     n_ok: Sequence[int] | None = None,
     overrides: Mapping[int, Code] | None = None,
     marks: Projection | None = None,
+    brought_bytes: npt.NDArray[np.int64] | None = None,
 ) -> Structure:
     """Read the structure of a timeline.
 
@@ -76,6 +77,8 @@ def read(
         Executable graph -> role (``--graph-role``).
     marks : Projection, optional
         NVTX ranges: they carry the structure where names and graphs do not.
+    brought_bytes : int64, optional
+        Sizes of the copies from the host, in timeline order.
     """
     foreign = _foreign(timeline, names) if known_engine or streams else ""
     # an engine that may hide its acceptance in a graph is cut by markers only where they show
@@ -101,6 +104,10 @@ def read(
         code, basis, graphs, notes = given.code, given.basis, given.graphs, given.notes
         named = bool((found.anchors[:, [Code.VERIFY, Code.DRAFT, Code.MODEL]] > 0).any())
         how = "names" if named else "graphs" if (code == Code.VERIFY).any() else "none"
+    checkpoints = semantics.replay == "checkpoint"
+    if brought_bytes is not None and (checkpoints or (streams and not foreign)):
+        again = replays.mark(timeline, found, code, basis, brought_bytes, certain=checkpoints)
+        notes = [*notes, *again]
     if marks is not None and not (code == Code.VERIFY).any() and (marks.code == Code.VERIFY).any():
         found, code = _by_ranges(timeline, names, marks)
         basis = np.full(len(found), "positional", object)
@@ -123,7 +130,10 @@ def read(
         k = _drafts_a_round(found, names, code, semantics, how, width, requests)
     most, k = _steps_in_draft_graphs(found, code, semantics.replay, k, certain=width is not None)
     if most is not None and k is None:
-        notes = [*notes, f"drafts are whole graphs, which may hold several steps: k may be {most}"]
+        notes = [
+            *notes,
+            f"drafts are whole graphs, which may hold several steps or be parts of one: k may be {most}",
+        ]
     layout = grammar.read_rounds(
         code,
         basis,
@@ -134,6 +144,7 @@ def read(
         k=most if k is None else k,
         plan=plan,
         n_ok=n_ok,
+        returned=found.returned,
     )
     if how in ("names", "graphs"):
         roles.adopt(found, layout.code, layout.basis, layout.round_of)
@@ -218,7 +229,7 @@ def _steps_in_draft_graphs(
     """Least k that explains the replays, and k where that is sure.
 
     k counted from launches of draft graphs is k only if each holds one step. More replay steps than
-    that k allows mean that they hold several.
+    that k allows mean that they hold several; different graphs in one round may be parts of a step.
     """
     drafts = code == Code.DRAFT
     if k is None or certain or not drafts.any() or not found.is_graph[drafts].all():
@@ -226,8 +237,20 @@ def _steps_in_draft_graphs(
     longest = max((n for n in _steps_between_rounds(code) if n <= LONGEST_REPLAY), default=0)
     for held in range(1, LONGEST_REPLAY + 1):
         if max(REPLAY_STEPS[rule](n, k * held) for n in range(k * held + 1)) >= longest:
-            return k * held, k if held == 1 else None
+            return k * held, k if held == 1 and _one_step_each(found, code) else None
     return k, k
+
+
+def _one_step_each(found: Passes, code: npt.NDArray[np.uint8]) -> bool:
+    """Whether drafting is launches of one graph, in most rounds, and nothing as dear beside them."""
+    drafts, verify = np.flatnonzero(code == Code.DRAFT), np.flatnonzero(code == Code.VERIFY)
+    turn = np.searchsorted(verify, drafts)
+    pairs = np.unique(np.stack([turn, found.graph[drafts]]), axis=1)
+    turns, graphs = np.unique(pairs[0], return_counts=True)
+    dear = found.gpu_ns >= CHEAPER * float(np.median(found.gpu_ns[drafts]))
+    eager = np.flatnonzero((code == Code.UNKNOWN) & ~found.is_graph & dear)
+    beside = np.isin(turns, np.searchsorted(verify, eager))
+    return bool(2 * ((graphs > 1) | beside).sum() < len(turns))
 
 
 def _steps_between_rounds(code: npt.NDArray[np.uint8]) -> list[int]:

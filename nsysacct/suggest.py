@@ -19,8 +19,10 @@ import numpy.typing as npt
 
 from nsysacct import evidence, nvtx, passes, timeline
 from nsysacct.errors import NoCudaTraceError
-from nsysacct.names import KernelName, number_of, parse
+from nsysacct.names import KernelName, parse
 from nsysacct.passes import Passes
+from nsysacct.repetition import TARGET_STEP
+from nsysacct.spelling import number_of
 from nsysacct.timeline import Kind, Timeline
 from nsysacct.trace import NONE, Trace
 
@@ -106,7 +108,8 @@ class NameFacts:
     name : KernelName
     instances, gpu_ns : int
     role : str
-        "verify", "draft", "target", "early" (before the rounds only) or "shared".
+        "verify", "draft", "target" (passes that cost what a step of the target does), "early" (before
+        the rounds only) or "shared".
     geometry : dict
         Launch dimension -> its values, for those that take at most three.
     """
@@ -303,9 +306,12 @@ def _roles(
     first = sequence.index(rhythm.draft)
     early = set(sequence[:first]) - set(sequence[first:])
     label = {rhythm.verify: "verify", rhythm.draft: "draft"}
+    dear = TARGET_STEP * kinds[rhythm.verify].gpu_ns
     seen: dict[int, set[str]] = {}
     for i, kind in enumerate(kinds):
-        role = label.get(i, "early" if i in early else "target")
+        # cheaper ones are glue, or drafting of another shape
+        other = "early" if i in early else "target" if kind.gpu_ns >= dear else "shared"
+        role = label.get(i, other)
         for name in kind.names:
             seen.setdefault(name, set()).add(role)
     return {name: next(iter(r)) if len(r) == 1 else "shared" for name, r in seen.items()}

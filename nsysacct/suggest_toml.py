@@ -1,7 +1,9 @@
 """Writing what `suggest` found as a registry file: valid TOML, every line of doubt commented.
 
 The file loads as it is, but it recognises nothing until its ``recognise`` line is uncommented, so that a
-suggestion is never applied unseen.
+suggestion is never applied unseen. Used unedited it makes no account worse: what verifies is said only by
+names that carry the rows which the rhythm of passes asks for; else every name is ``shared``, and what it may
+be stands in a comment.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from nsysacct.evidence import family_of
 from nsysacct.names import KernelName, parse
@@ -43,7 +45,7 @@ class _Block:
     pattern: str
     facts: list[NameFacts]
     width: int | None = None
-    comments: list[str] = field(default_factory=list)
+    contrasted: bool = False  # other passes run the same base name on other rows
 
 
 def suggestion(found: Findings, *, name: str = "unnamed") -> str:
@@ -147,7 +149,9 @@ def _with_width(mine: Sequence[NameFacts], others: Sequence[NameFacts]) -> _Bloc
     pattern = f"{mine[0].name.base}<{', '.join(arguments)}>"
     compiled = Pattern.compile(pattern, ["M"])
     taken = [f for f in others if _rows(compiled, f.name) >= 2]
-    return None if taken else _Block("verify", pattern, list(mine), width=rows)
+    if taken:
+        return None
+    return _Block("verify", pattern, list(mine), width=rows, contrasted=bool(others))
 
 
 def _rows(pattern: Pattern, name: KernelName) -> int:
@@ -172,6 +176,7 @@ def _head(found: Findings, name: str, blocks: Sequence[_Block]) -> list[str]:
         "[engine]",
         f"name = {_string(name)}  # CHECK: what --engine takes",
         'source = "suggested from a capture"  # CHECK: where the facts come from, when you know',
+        'evidence = "some"  # CHECK: delete it when every kernel that only verify passes run is here',
         "# CHECK: names that only this engine has; uncomment to let captures be recognised by them",
     ]
     return [
@@ -237,7 +242,7 @@ def _semantics(found: Findings, blocks: Sequence[_Block]) -> list[str]:
         width = "k" if rows == r.k else "k+1"
         why = f"{rows} rows after {r.k} draft passes"
     after = [n for counts in r.after.values() for n in counts if n] if r is not None else []
-    replay = "closing-steps" if after else "none"
+    replay = "closing-steps" if after and _sure(found, blocks) else "none"
     reason = (
         "passes follow some verify passes and not others"
         if after
@@ -256,7 +261,8 @@ def _semantics(found: Findings, blocks: Sequence[_Block]) -> list[str]:
 
 def _signature(block: _Block, found: Findings, number: int, blocks: Sequence[_Block]) -> list[str]:
     facts = block.facts
-    bucket, doubt = _bucket(block, found)
+    sure = _sure(found, blocks)
+    bucket, doubt = _bucket(block, found, sure=sure)
     lines = [f"# {line}" for line in (*_numbers(block, found), *_geometry(block))]
     first = _PLAIN.match(facts[0].name.base)
     lines += [
@@ -265,10 +271,12 @@ def _signature(block: _Block, found: Findings, number: int, blocks: Sequence[_Bl
         f"pattern = {_string(block.pattern)}",
     ]
     if block.width is not None:
-        lines += ['capture = ["M"]', 'where = { M = ">=2" }', 'width = "M"']
+        lines += ['capture = ["M"]', 'where = { M = ">=2" }']
+        lines.append('width = "M"' if sure else '# width = "M"  # CHECK: uncomment, if M is rows')
     lines.append(f'bucket = "{bucket}"  # CHECK: {doubt}')
     lines.append(f'family = "{family_of(facts[0].name.base)}"')
-    if block.role == "verify" and found.rhythm and facts[0].instances == found.rhythm.rounds:
+    once = found.rhythm is not None and facts[0].instances == found.rhythm.rounds
+    if bucket == "verify" and once:
         lines += ["per_layer = 0", "per_round = 1  # CHECK: once a round, whatever the layers"]
     lines += [
         f"matches = [{', '.join(_string(_example(f.name)) for f in facts[:3])}]",
@@ -279,7 +287,16 @@ def _signature(block: _Block, found: Findings, number: int, blocks: Sequence[_Bl
     return lines
 
 
-def _bucket(block: _Block, found: Findings) -> tuple[str, str]:
+def _sure(found: Findings, blocks: Sequence[_Block]) -> bool:
+    """Whether names carry the rows that the rhythm asks a verify pass of k drafts to have.
+
+    A template argument of that value may be anything, unless other passes run the kernel with another.
+    """
+    rows = {b.width for b in blocks if b.contrasted}
+    return found.rhythm is not None and bool(rows & {found.rhythm.k, found.rhythm.k + 1})
+
+
+def _bucket(block: _Block, found: Findings, *, sure: bool) -> tuple[str, str]:
     """Bucket to write, and what to check about it."""
     hidden = found.hides_target_passes
     if block.role == "verify" and hidden and block.width is None:
@@ -298,6 +315,8 @@ def _bucket(block: _Block, found: Findings) -> tuple[str, str]:
     ]
     if found.rhythm is None:
         return "shared", "; ".join(["no rhythm of passes tells", *hints])
+    if not sure and _BUCKET[block.role] != "shared":
+        return "shared", "; ".join([f'"{block.role}"? {told[block.role]}', *hints])
     return _BUCKET[block.role], told[block.role]
 
 

@@ -82,9 +82,14 @@ def to_arrow(trace: Trace, name: str) -> pa.Table:
 
 
 def to_pandas(trace: Trace, name: str) -> pd.DataFrame:
-    """As `to_arrow`, as a DataFrame: names are categories, columns with gaps nullable integers."""
+    """As `to_arrow`, as a DataFrame: names are categories, numbers nullable integers."""
+    return frame_of(to_arrow(trace, name))
+
+
+def frame_of(table: pa.Table) -> pd.DataFrame:
+    """DataFrame of a table, of the same types whether or not something is unknown."""
     pandas = need("pandas", "DataFrames")
-    frame: pd.DataFrame = to_arrow(trace, name).to_pandas(types_mapper=_nullable(pandas).get)
+    frame: pd.DataFrame = table.to_pandas(types_mapper=_nullable(pandas).get)
     return frame
 
 

@@ -40,6 +40,12 @@ class Levers(msgspec.Struct, frozen=True, kw_only=True):
 
     ``n_ok`` counts rounds by accepted drafts (0..k); ``acceptance`` is only their mean.
     ``verify_slope_ms`` is what one verified row more adds, for ``k``.
+
+    Examples
+    --------
+    >>> import nsysacct as na
+    >>> na.Levers(no_replay=True, verify_ms=0.4).verify_ms
+    0.4
     """
 
     n_ok: tuple[int, ...] | None = None
@@ -116,6 +122,16 @@ def what_if(costs: Costs, levers: Levers) -> WhatIf:
     ------
     UsageError
         Levers that contradict each other or the run (a histogram of another k, a mean above k).
+
+    Examples
+    --------
+    >>> import nsysacct as na
+    >>> account = na.split("small_graph.sqlite", layers=8, closing=2, n_ok=[5, 1, 2, 2])
+    >>> answer = na.what_if(na.costs_of(account), na.Levers(no_replay=True))
+    >>> for row in answer.rows:
+    ...     print(row.levers, f"{row.low:.2f} to {row.high:.2f}")
+    [] 0.34 to 0.34
+    ['no replay'] 0.44 to 0.74
     """
     _check(costs, levers)
     model = Model(costs)

@@ -57,6 +57,15 @@ def dump_account(account: Account) -> str:
     See Also
     --------
     load_account : the way back; ``load_account(dump_account(a)) == a`` without absolute paths.
+
+    Examples
+    --------
+    >>> import nsysacct as na
+    >>> account = na.split("small_graph.sqlite", layers=8)
+    >>> print(na.dump_account(account))
+    {
+      "schema": {"kind": "nsysacct/account", "version": 1},
+    ...
     """
     try:
         document = msgspec.to_builtins(account, str_keys=True)
@@ -104,6 +113,13 @@ def load_account(source: str | bytes | Path) -> Account:
     ------
     WireError
         Unreadable, not JSON, another kind, a newer version, or damaged: the message says which.
+
+    Examples
+    --------
+    >>> import nsysacct as na
+    >>> text = na.dump_account(na.split("small_graph.sqlite", layers=8))
+    >>> na.load_account(text).rounds.value
+    10
     """
     subject, raw = _read(source)
     document = _decode(subject, raw)

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from nsysacct.registry import Signature
 
 
+STEPS_THAT_VERIFY = "NVTX ranges of steps that verify drafts"
+
+
 def judge(
     line: Timeline,
     trace: Trace,
@@ -98,15 +101,21 @@ def _no_rounds(
     plain = np.isin(found.layout.code, [Code.PLAIN, Code.DECODE, Code.PREFILL]).any()
     marked = np.isin(marks.code, [Code.PLAIN, Code.DECODE, Code.PREFILL]).any()
     sure = (known or bool(plain) or bool(marked)) and not _mostly_graphs_without_role(line, placed)
+    steps = marks.verify_steps
+    sure = sure and not steps
     return Rounds(
         value=0 if sure else None,
         verdict="none",
+        witnesses=[]
+        if steps is None
+        else [Witness(name=STEPS_THAT_VERIFY, rounds=steps, agrees=sure)],
         layers=dict(options.layers),
         layers_how="given" if options.layers else "",
         reasons=[
             "no verify pass: speculation was off, or silently not used"
             if sure
             else "nothing in the names, graphs or ranges tells draft from verify",
+            *([f"{steps} {STEPS_THAT_VERIFY}, but no verify pass is found"] if steps else []),
             *(found.notes if not sure else []),
         ],
     )
@@ -360,6 +369,8 @@ def _witnesses(
         add("launches of verify graphs", int(graphs.sum()))
     if marks.verify_ranges:
         add("NVTX verify ranges", marks.verify_ranges)
+    if marks.verify_steps is not None:
+        add(STEPS_THAT_VERIFY, marks.verify_steps)
     if options.n_ok is not None:
         add("n_ok histogram", sum(options.n_ok), "given with --n-ok")
     return rows

@@ -3,13 +3,19 @@ from __future__ import annotations
 import lzma
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from boom import Boom
 
 ROOT = Path(__file__).resolve().parents[1]
 TRACES = ROOT / "fixtures" / "traces"
@@ -63,6 +69,14 @@ def run_cli(tmp_path: Path) -> Run:
     return run
 
 
+@pytest.fixture
+def boom(tmp_path: Path) -> Boom:
+    """Run ``nsysacct boom``, a command of the test's own."""
+    from boom import Boom
+
+    return Boom(tmp_path)
+
+
 @pytest.fixture(scope="session")
 def trace_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Path of a shipped trace, unpacked once: ``trace_file("small_graph")``."""
@@ -76,3 +90,15 @@ def trace_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path
         return target
 
     return unpack
+
+
+def stored_names(packed: Path, folder: Path) -> list[tuple[str, str]]:
+    """Demangled and short names of the kernels of a packed trace, as the export stores them."""
+    file = folder / "t.sqlite"
+    file.write_bytes(lzma.decompress(packed.read_bytes()))
+    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as db:
+        db.text_factory = lambda raw: raw.decode("utf-8", "replace")
+        return db.execute(
+            "SELECT DISTINCT s.value, b.value FROM CUPTI_ACTIVITY_KIND_KERNEL k "
+            "JOIN StringIds s ON s.id = k.demangledName JOIN StringIds b ON b.id = k.shortName"
+        ).fetchall()

@@ -20,8 +20,6 @@ from pathlib import Path
 SETUP = re.compile(r"^<!--\s*setup:\s*(.+?)\s*-->$", re.M)
 NOT_RUN = re.compile(r"^\s*<!--\s*not run:\s*\S.*-->$")
 FENCE = re.compile(r"^(\s*)(```+|~~~+)\s*([\w-]*)")
-RUNNABLE = {"nsysacct", "python", "cat", "head", "ls", "cp", "mkdir", "mv", "echo", "for", "test"}
-"""First words that are run; others (nsys, pip, git, ...) only show what to type."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +39,6 @@ class Command:
     text: str
     line: int
     output: list[str] = field(default_factory=list)
-
-    @property
-    def runnable(self) -> bool:
-        return self.text.split(maxsplit=1)[0] in RUNNABLE
 
 
 def blocks(text: str) -> Iterator[Block]:

@@ -121,10 +121,9 @@ def brute_force(rounds, accepted, k, function):
 
 def function_named(name, k):
     """A function of n_ok: a rule of semantics, P(n_ok = 0), or one without any order."""
-    if name in TOKENS:
-        return TOKENS[name]
-    if name in REPLAY_STEPS:
-        return lambda n: REPLAY_STEPS[name](n, k)
+    for rules in (TOKENS, REPLAY_STEPS):
+        if name in rules:
+            return lambda n: rules[name](n, k)
     return {"zero": lambda n: float(n == 0), "odd": lambda n: (n * 7 % 5) - n / 3}[name]
 
 
@@ -187,7 +186,7 @@ def test_bounds_of_the_articles_other_engine():
     # 36 drafts accepted in 26 rounds of 3: what its log leaves open
     zero = acc.bounds(36 / 26, 3, lambda n: float(n == 0), rounds=26)
     assert (zero.low, round(zero.high, 3)) == (0.0, 0.538)
-    tokens = acc.bounds(36 / 26, 3, TOKENS["max(n_ok,1)"], rounds=26)
+    tokens = acc.bounds(36 / 26, 3, function_named("max(n_ok,1)", 3), rounds=26)
     assert 62 / tokens.high == pytest.approx(32.2, abs=0.05)
     assert 62 / tokens.low == pytest.approx(44.8, abs=0.05)
     shares = acc.constant_alpha_shares(36 / 26, 3)

@@ -77,6 +77,31 @@ def test_the_account_travels_with_it(trace_file: TraceFile, tmp_path: Path) -> N
     assert any("k_gdn" in name for (name,) in names)
 
 
+def test_rounds_of_each_process_answer_to_their_events(
+    trace_file: TraceFile, tmp_path: Path
+) -> None:
+    """Two processes count their rounds from 0 each: one joins by pid and GPU as well."""
+    target = tmp_path / "out.sqlite"
+    account, _ = annotate(trace_file("twoproc"), target)
+    sql = """
+        select r.pid, r."index", r.verify_ns, sum(k.end - k.start)
+        from NSYSACCT_ROUNDS r
+        join NSYSACCT_EVENTS e on (e.pid, e.gpu, e.round) = (r.pid, r.gpu, r."index")
+        join CUPTI_ACTIVITY_KIND_KERNEL k on k.rowid = e.row
+        where e.tableName = 'CUPTI_ACTIVITY_KIND_KERNEL' and e.bucket = 'verify'
+        group by 1, 2 order by 1, 2
+    """
+    rows = query(target, sql)
+    assert [(pid, i, ns) for pid, i, ns, _ in rows] == [
+        (p.pid, r.index, r.verify_ns)
+        for p in sorted(account.processes, key=lambda p: p.pid or 0)
+        for r in p.per_round
+    ]
+    assert all(ns == summed for _, _, ns, summed in rows)
+    for table in ("NSYSACCT_BUCKETS", "NSYSACCT_BLIND_SPOTS"):
+        assert query(target, f"select count(distinct pid) from {table}") == [(2,)]
+
+
 def test_annotating_again_replaces(trace_file: TraceFile, tmp_path: Path) -> None:
     first, second = tmp_path / "a.sqlite", tmp_path / "b.sqlite"
     _, count = annotate(trace_file("small_graph"), first)

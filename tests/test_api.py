@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from collections.abc import Callable
@@ -64,9 +65,20 @@ def test_split_takes_accounts_and_traces(
     assert na.split(trace, **SMALL) == small  # type: ignore[arg-type]
 
 
+def test_split_has_the_keywords_of_make_options() -> None:
+    """Written once: help, completion and type checkers read them from here."""
+    source, *keywords = inspect.signature(na.split).parameters.values()
+    assert source.name == "source" and source.kind is source.POSITIONAL_ONLY
+    assert keywords == list(inspect.signature(na.make_options).parameters.values())
+    assert na.split.__name__ == "split" and "nsysacct split" in str(na.split.__doc__)
+    with pytest.raises(TypeError, match="layer"):
+        na.split("x.sqlite", layer=8)  # type: ignore[call-arg]
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
+        ({"layers": {"xyz": 1}}, "^layers xyz=1: no engine has layers of the kind 'xyz'"),
         ({"layers": 0}, "layers"),
         ({"layers": {"all": 4, "gdn": 5}}, "gdn"),
         ({"n_ok": [3]}, "n_ok"),
@@ -102,6 +114,8 @@ def test_frames_hold_the_account(trace_file: TraceFile, small: Account) -> None:
     assert len(na.frames.kernels(small)) == len(small.kernels)
     assert len(na.frames.blind_spots(small)) == len(small.blind_spots)
     assert len(na.frames.graphs(small)) == len(small.graphs)
+    assert na.frames.witnesses(small)["rounds"].tolist() == [10] * len(small.rounds.witnesses)
+    assert na.frames.findings(small)["kind"].tolist() == [f.kind for f in small.findings]
 
 
 def test_single_events_add_up_to_the_account(trace_file: TraceFile, small: Account) -> None:
@@ -148,6 +162,19 @@ def test_accounts_show_as_tables(small: Account) -> None:
     assert html_of(small.per_round[0]).count("<tr>") == 2
     assert small.blind_spots[0].remedy.split()[0] in html_of(small.blind_spots[0])
     assert html_of(small.processes[0])
+
+
+def test_numbers_stand_right_and_words_left(small: Account) -> None:
+    """A sentence that begins with a figure is no number."""
+    spot = BlindSpot(kind="lost", severity="fatal", hidden_ns=5_000_000, basis=None,
+                     detail="525 ids are missing", remedy="1 more capture")  # fmt: skip
+    text = html_of(spot)
+    assert "text-align:left'>525 ids are missing<" in text
+    assert "text-align:left'>1 more capture<" in text
+    assert "text-align:right'>5.000<" in text and "text-align:right'>hidden ms<" in text
+    verify = html_of(small.bucket("verify"))
+    assert f"text-align:right'>{small.bucket('verify').gpu_ns / 1e6:.3f}<" in verify
+    assert "measured: 4.416 exclusive + 0.519 positional" in verify
 
 
 def test_texts_of_a_trace_are_escaped(small: Account) -> None:

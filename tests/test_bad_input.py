@@ -87,6 +87,11 @@ def test_unreadable_files_are_3(
         ("--engine nope", 2, "engine 'nope': no registry describes it; known: kestrel"),
         ("--layers 63", 3, "--layers 63: does not fit the counts of the verify-only kernels"),
         ("--layers 0", 2, "--layers: '0': a model has at least one layer; "),
+        (
+            "--layers xyz=1",
+            2,
+            "--layers xyz=1: no engine has layers of the kind 'xyz'; use one of all, attention, ",
+        ),
         ("--layers many", 2, "--layers: 'many' is not a whole number; "),
         ("--k 9", 2, "k = 9: does not fit: verify kernels run on 3 rows, which is k = 3"),
         ("--n-ok 1,2", 2, "k = 1: does not fit: "),

@@ -338,3 +338,22 @@ def test_resumed_after_a_kill(tmp_path: Path, run_cli: Run, trace_file: TraceFil
     accounts = [json.loads(p.read_bytes()) for p in (tmp_path / "out").glob("*.json")]
     assert len(accounts) == 40
     assert len({a["total_gpu_ns"] for a in accounts}) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("--memory", "-1"), "--memory: '-1' is no size; write 4GB, or auto"),
+        (("--memory", "lots"), "--memory: 'lots' is no size; write 4GB, or auto"),
+        (("--memory", "1MB"), "--memory: 1MB is less than a worker takes; give 256MB or more"),
+        (("--workers", "0"), "--workers: 0 is not 1 to 512; give one a core at most"),
+        (("--workers", "1000000"), "--workers: 1000000 is not 1 to 512; give one a core at most"),
+    ],
+)
+def test_a_cluster_that_cannot_be_meant_is_wrong_usage(
+    run_cli: Run, tmp_path: Path, arguments: tuple[str, str], line: str
+) -> None:
+    (tmp_path / "a.sqlite").touch()
+    done = run_cli("batch", "a.sqlite", *arguments)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", line + "\n")
+    assert not (tmp_path / "accounts").exists()

@@ -55,7 +55,28 @@ def test_rows_paid_in_full_at_low_bandwidth_are_compute_bound():
 def test_more_than_the_card_can_is_refused_a_verdict():
     found = bottleneck(with_step(10.0, 9.9, **CARD), weight_bytes=20_000_000_000)
     assert found.verdict == "cannot tell"
-    assert "200%" in found.reasons[0]
+    assert "200 % of the card's bandwidth, which is impossible" in found.reasons[0]
+
+
+def test_the_impossible_is_called_so_beside_any_verdict():
+    """Bytes that no step can read are named also where something else decides the verdict."""
+    launches = bottleneck(with_step(10.0, 6.0, **CARD), weight_bytes=30_000_000_000, dram_share=0.1)
+    assert launches.verdict == "launch-bound"
+    assert any("300 % of the card's bandwidth, which is impossible" in r for r in launches.reasons)
+    near = bottleneck(with_step(10.0, 9.9, **CARD), weight_bytes=10_200_000_000)
+    assert near.verdict == "memory-bound"
+    assert any("102 %" in r and "impossible" in r for r in near.reasons)
+    possible = bottleneck(with_step(10.0, 9.9, **CARD), weight_bytes=9_900_000_000)
+    assert not any("impossible" in reason for reason in possible.reasons)
+
+
+def test_counters_above_the_whole_are_called_impossible():
+    run = with_step(10.0, 9.9, **CARD)
+    step = msgspec.structs.replace(run.steps[0], dram_read_share=0.8, dram_write_share=0.4)
+    found = bottleneck(msgspec.structs.replace(run, steps=[step]))
+    assert found.verdict == "cannot tell"
+    assert found.reasons[0].startswith("120 % of the bandwidth, measured by GPU metrics")
+    assert "impossible" in found.reasons[0]
 
 
 def test_active_bytes_replace_all_weights_of_a_moe():
@@ -86,7 +107,7 @@ def test_stakes_are_ordered_and_priced():
     assert amounts == sorted(amounts, reverse=True)
     by_lever = {s.lever: s for s in found}
     assert by_lever["replay"].at_stake_ms == pytest.approx(542.512)
-    assert by_lever["replay"].basis == "arithmetic (0% measured)"
+    assert by_lever["replay"].basis == "arithmetic (0 % measured)"
     assert by_lever["verify"].at_stake_ms == pytest.approx(712 - 42 * 13.232)
     full = 62 / 3 * (1508.03 - 542.512) / 42
     assert by_lever["acceptance"].at_stake_ms == pytest.approx(1508.03 - full)
@@ -107,7 +128,9 @@ def test_sizes(text, size):
     assert parse_bytes(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "GB", "-1GB", "0", "1.2.3GB", "14,4GB", "5 parsecs"])
+@pytest.mark.parametrize(
+    "text", ["", "GB", "-1GB", "0", "1.2.3GB", "14,4GB", "5 parsecs", "9" * 400, "2PB"]
+)
 def test_no_sizes(text):
     with pytest.raises(UsageError):
         parse_bytes(text)
@@ -139,3 +162,12 @@ def test_command_without_acceptance_still_gives_a_verdict(tmp_path):
     result = CliRunner().invoke(command, [str(path), "--weight-bytes", "14.4GB"])
     assert result.exit_code == 0
     assert "no time at stake" in result.output
+
+
+@pytest.mark.parametrize(("size", "marked"), [("14.4GB", False), ("14.4TB", True)])
+def test_command_marks_the_impossible(tmp_path, size, marked):
+    path = tmp_path / "a.json"
+    path.write_text(dump_account(article()))
+    result = CliRunner().invoke(command, [str(path), "--weight-bytes", size])
+    assert ("share of bandwidth, impossible" in result.output) == marked
+    assert ("bytes given would need" in result.output) == marked

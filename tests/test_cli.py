@@ -1,113 +1,20 @@
-"""The command line's core, as processes: exit codes, lines on stderr, files, printing."""
+"""The command line's core, as processes: exit codes and lines on stderr."""
 
 from __future__ import annotations
 
-import importlib
-import io
 import json
-import os
-import re
 import signal
-import stat
 import subprocess
 import sys
-import textwrap
-from collections.abc import Callable
 from pathlib import Path
 
-import click
 import pytest
-from conftest import ROOT, Done, Run, process_environment
+from boom import Boom, one_line, posix_only
+from conftest import Run, process_environment
 
 from nsysacct import __version__
-from nsysacct.cli import TOPICS
-from nsysacct.cli._base import Progress, atomic_file, printable, write_output
-from nsysacct.cli._progress import progress_line
-from nsysacct.errors import UsageError
-
-posix_only = pytest.mark.skipif(os.name != "posix", reason="about file descriptors and signals")
-
-MODULES = sorted(
-    path.stem for path in (ROOT / "nsysacct" / "cli").glob("*.py") if not path.stem.startswith("_")
-)
-
-# a command of the test's own, found and run in the way all commands are
-DRIVER = """
-import sys
-import nsysacct.cli as cli
-cli.__path__.append(sys.argv.pop(1))
-cli.TOPICS["boom"] = "test"
-cli.main()
-"""
-
-COMMAND = """
-import os, sys, time
-import click
-from nsysacct.cli._base import *
-from nsysacct.errors import *
-
-@click.command("boom")
-@click.pass_context
-def command(ctx):
-{body}
-"""
-
-
-class Boom:
-    """Runs ``nsysacct boom`` with a given body as a process."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        (folder / "commands").mkdir()
-
-    def write(self, body: str) -> list[str]:
-        text = COMMAND.format(body=textwrap.indent(textwrap.dedent(body), "    "))
-        (self.folder / "commands" / "boom.py").write_text(text)
-        return [sys.executable, "-c", DRIVER, str(self.folder / "commands")]
-
-    def env(self, **changes: str | None) -> dict[str, str]:
-        return process_environment(self.folder, **changes)
-
-    def __call__(self, body: str, *args: str, **env: str | None) -> Done:
-        return subprocess.run(
-            [*self.write(body), *(args or ("boom",))],
-            cwd=self.folder,
-            env=self.env(**env),
-            capture_output=True,
-            encoding="utf-8",
-            timeout=60,
-        )
-
-
-@pytest.fixture
-def boom(tmp_path: Path) -> Boom:
-    return Boom(tmp_path)
-
-
-def one_line(done: Done) -> str:
-    assert "Traceback" not in done.stderr
-    assert done.stderr.count("\n") == 1, done.stderr
-    return done.stderr.rstrip("\n")
-
 
 # -- commands and what they load ------------------------------------------------------------------
-
-
-def test_help_lists_the_commands_that_exist_and_no_other(run_cli: Run) -> None:
-    done = run_cli("--help")
-    listed = re.findall(r"^  ([a-z]+) {2,}[A-Z]", done.stdout, re.M)
-    assert sorted(listed) == MODULES
-    assert set(MODULES) <= set(TOPICS)
-    assert done.returncode == 0 and done.stderr == ""
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_every_command_has_help(name: str, run_cli: Run) -> None:
-    command = importlib.import_module(f"nsysacct.cli.{name}").command
-    assert isinstance(command, click.Command) and command.name == name
-    done = run_cli(name, "--help")
-    assert done.returncode == 0 and done.stdout.startswith(f"Usage: nsysacct {name}")
-    assert max(map(len, done.stdout.splitlines())) <= 80
 
 
 def test_version(run_cli: Run) -> None:
@@ -147,7 +54,8 @@ def test_start_loads_nothing_heavy(code: str, tmp_path: Path) -> None:
     ("args", "line"),
     [
         ([], "nsysacct: Missing command; see 'nsysacct --help'"),
-        (["splitt"], "nsysacct: No such command 'splitt'; see 'nsysacct --help'"),
+        (["splitt"], "nsysacct: No such command 'splitt' (did you mean 'split'?); see 'nsysacct "),
+        (["xyz"], "nsysacct: No such command 'xyz'; see 'nsysacct --help'"),
         (["--wrong"], "nsysacct: No such option"),
         (["cache"], "nsysacct cache: Missing command; see 'nsysacct cache --help'"),
         (["cache", "list", "x"], "nsysacct cache list: Got unexpected extra argument"),
@@ -361,185 +269,3 @@ def test_closed_stdout_and_stderr(boom: Boom) -> None:
             encoding="utf-8",
         )
         assert (done.returncode, done.stderr) == (3, stderr)
-
-
-# -- safe printing --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8"])
-def test_any_text_prints_on_any_console(encoding: str, boom: Boom) -> None:
-    body = r"echo_text('k\u0394<\u4e2d> \x1b[2J\x07\x9b \ud800 \u202e\u2028 a\tb')"
-    done = boom(body, PYTHONIOENCODING=encoding, PYTHONUTF8=None)
-    assert (done.returncode, done.stderr) == (0, "")
-    k = "kΔ<中>" if encoding == "utf-8" else "k?<?>"
-    assert done.stdout == rf"{k} \x1b[2J\x07\x9b \ud800 \u202e\u2028 a" + "\tb\n"
-
-
-def test_printable_leaves_no_control_character() -> None:
-    everything = "".join(map(chr, range(0x3000)))
-    assert all(c.isprintable() or c in "\n\t\xa0" for c in printable(everything))
-    assert printable("void k<3>(float*)\n\ta", one_line=True) == "void k<3>(float*) a"
-
-
-def on_pty(arguments: list[str], env: dict[str, str]) -> str:
-    import pty
-
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(arguments, env=env, stdout=theirs, stderr=theirs)
-    os.close(theirs)
-    output = b""
-    try:
-        while chunk := os.read(ours, 4096):
-            output += chunk
-    except OSError:  # how Linux says that the other side is closed
-        pass
-    os.close(ours)
-    process.wait(timeout=20)
-    return output.decode()
-
-
-@posix_only
-def test_colour_only_on_a_terminal(boom: Boom) -> None:
-    body = r"echo_text(terminal_style()('fine', 'good') + ' \x1b[31mk\x1b[8m')"
-    arguments = [*boom.write(body), "boom"]
-    coloured = on_pty(arguments, boom.env(TERM="xterm"))
-    assert coloured.startswith("\x1b[32mfine\x1b[0m") and "\x1b[8m" not in coloured
-    assert "\x1b" not in on_pty(arguments, boom.env(TERM="xterm", NO_COLOR="1"))
-    assert "\x1b" not in on_pty(arguments, boom.env(TERM="dumb"))
-    assert boom(body, TERM="xterm").stdout == "fine \\x1b[31mk\\x1b[8m\n"
-
-
-# -- files ----------------------------------------------------------------------------------------
-
-
-def test_write_output_is_whole_or_nothing(tmp_path: Path) -> None:
-    target = tmp_path / "ä b.txt"
-    write_output(target, "one\n")
-    assert target.read_bytes() == b"one\n"
-    with pytest.raises(UsageError, match="exists already; choose another name or add --force"):
-        write_output(target, "two\n")
-    write_output(target, "zwö\n", force=True)
-    assert target.read_bytes() == "zwö\n".encode()
-    with pytest.raises(RuntimeError), atomic_file(target, force=True) as temporary:
-        temporary.write_text("half")
-        raise RuntimeError
-    assert target.read_bytes() == "zwö\n".encode()
-    assert list(tmp_path.iterdir()) == [target]
-
-
-@posix_only
-def test_write_output_keeps_links_and_the_usual_mode(tmp_path: Path) -> None:
-    real = tmp_path / "real.txt"
-    real.write_text("old")
-    link = tmp_path / "link.txt"
-    link.symlink_to(real)
-    write_output(link, "new", force=True)
-    assert link.is_symlink() and real.read_text() == "new"
-    (tmp_path / "plain").write_text("")
-    assert stat.S_IMODE(real.stat().st_mode) == stat.S_IMODE((tmp_path / "plain").stat().st_mode)
-
-
-@pytest.mark.parametrize("make", [lambda p: p.mkdir(), lambda p: None], ids=["folder", "no folder"])
-def test_write_output_names_what_it_cannot_write(
-    make: Callable[[Path], None], tmp_path: Path
-) -> None:
-    target = tmp_path / "x"
-    make(target)
-    if target.is_dir():
-        with pytest.raises(UsageError, match="x: is a folder; name a file"):
-            write_output(target, "text", force=True)
-    else:
-        with pytest.raises(FileNotFoundError) as caught:
-            write_output(target / "out.txt", "text")
-        assert caught.value.filename == str(target / "out.txt")
-
-
-@posix_only
-def test_special_files_are_written_as_they_are(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
-        write_output(pipe, "through\n")
-        assert reader.communicate(timeout=20)[0] == b"through\n"
-    assert stat.S_ISFIFO(pipe.stat().st_mode)
-
-
-@posix_only
-def test_full_disk_leaves_nothing_and_names_the_file(boom: Boom) -> None:
-    body = """
-    import resource
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-    write_output("out.txt", "x" * 100_000)
-    """
-    done = boom(body, PYTHONDONTWRITEBYTECODE="1")
-    assert done.returncode == 3
-    assert one_line(done) == "out.txt: File too large; check the path and the disk"
-    assert [path.name for path in boom.folder.iterdir()] == ["commands"]
-
-
-def test_an_unreadable_input_is_not_blamed_on_the_output(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError) as caught, atomic_file(tmp_path / "out.txt"):
-        (tmp_path / "in.txt").read_text()
-    assert caught.value.filename == str(tmp_path / "in.txt")
-
-
-# -- progress -------------------------------------------------------------------------------------
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def run_progress(stream: io.StringIO, seconds: list[float]) -> str:
-    now = 0.0
-    with Progress("reading", 1000, stream=stream, clock=lambda: now) as progress:
-        for index, now in enumerate(seconds, 1):  # noqa: B007 - the clock reads it
-            progress(100 * index)
-    return stream.getvalue()
-
-
-def test_progress_shows_after_a_second_on_a_terminal() -> None:
-    assert run_progress(Terminal(), [0.2, 0.9]) == ""
-    assert run_progress(io.StringIO(), [0.5, 1.5, 2.5]) == ""
-    shown = run_progress(Terminal(), [0.5, 1.5, 1.55, 2.0])
-    lines = [line.strip() for line in shown.split("\r") if line.strip()]
-    assert lines == [
-        "reading: 20 %, 200 rows, 133 rows/s, 6 s left",
-        "reading: 40 %, 400 rows, 200 rows/s, 3 s left",
-    ]
-    assert shown.endswith("\r")  # wiped
-
-
-@pytest.mark.parametrize(
-    ("done", "total", "seconds", "line"),
-    [
-        (500, None, 2.0, "x: 500 rows, 250 rows/s"),
-        (9_200_000, 9_200_000, 2.0, "x: 100 %, 9.2 M rows, 4.6 M rows/s, 0 s left"),
-        (1, 200, 2.0, "x: 0 %, 1 rows, 0.5 rows/s, 6 min 38 s left"),
-        (1, 10_000, 2.0, "x: 0 %, 1 rows, 0.5 rows/s, 5 h 33 min left"),
-        (0, 10, 2.0, "x: 0 %, 0 rows, 0 rows/s"),
-    ],
-)
-def test_progress_line(done: int, total: int | None, seconds: float, line: str) -> None:
-    assert progress_line("x", done, total, "rows", seconds) == line
-
-
-# -- completion -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_scripts(shell: str, run_cli: Run) -> None:
-    done = run_cli("completion", shell)
-    assert done.returncode == 0 and "_NSYSACCT_COMPLETE" in done.stdout
-
-
-def test_completion_offers_commands_and_options(run_cli: Run) -> None:
-    def complete(words: str, index: int) -> list[str]:
-        env = {"COMP_WORDS": words, "COMP_CWORD": str(index), "_NSYSACCT_COMPLETE": "bash_complete"}
-        return [line.partition(",")[2] for line in run_cli(env=env).stdout.split()]
-
-    assert complete("nsysacct ", 1) == [name for name in TOPICS if name in MODULES]
-    assert complete("nsysacct ca", 1) == ["cache"]
-    assert complete("nsysacct --v", 1) == ["--version"]
-    assert complete("nsysacct cache cl", 2) == ["clear"]

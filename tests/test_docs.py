@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from statistics import median
 
 import click
 import pytest
@@ -14,6 +17,7 @@ from conftest import ROOT, TRACES, process_environment
 from docrun import SETUP, Block, Command, Session, blocks, commands, matches, rewritten
 
 from nsysacct.cli import SECTIONS, cli
+from nsysacct.config import find_project
 
 REFERENCE = ROOT / "docs" / "cli.md"
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -60,10 +64,9 @@ def test_commands_print_what_the_document_shows(
     for block in blocks(text):
         if block.language == "console" and block.run:
             for command in commands(block):
-                if command.runnable:
-                    actual = session.run(command.text)
-                    if not matches(trimmed(command.output), actual):
-                        wrong.append((command, actual))
+                actual = session.run(command.text)
+                if not matches(trimmed(command.output), actual):
+                    wrong.append((command, actual))
     if wrong and request.config.getoption("--update-docs"):
         document.write_text(rewritten(text, wrong), "utf-8")
         pytest.skip(f"{document.name} was rewritten")
@@ -96,6 +99,53 @@ def test_python_blocks_run(
         [sys.executable, path], cwd=session.folder, env=env, capture_output=True, encoding="utf-8"
     )
     assert done.returncode == 0, done.stderr
+
+
+def capture_lines(text: str) -> list[str]:
+    """Command lines with ``nsys profile``, joined where a backslash breaks them."""
+    return [line for line in re.sub(r"\\\n\s*", "", text).splitlines() if "nsys profile -" in line]
+
+
+def test_captures_are_shown_with_the_options_that_a_split_needs() -> None:
+    """And for the gate in graph granularity: the two sides must be captured alike."""
+    gate = [ROOT / "docs" / "gate.md", *(ROOT / "docs" / "examples").glob("git*.yml")]
+    shown = {path: capture_lines(path.read_text("utf-8")) for path in {*DOCUMENTS, *gate}}
+    assert sum(map(len, shown.values())) >= 10 and all(shown[path] for path in gate)
+    for path, lines in shown.items():
+        for line in lines:
+            assert "-t cuda,nvtx -s none --cpuctxsw=none" in line, f"{path.name}: {line}"
+            assert path not in gate or "--cuda-graph-trace=graph" in line, f"{path.name}: {line}"
+
+
+def test_what_node_granularity_costs(trace_file: Callable[[str], Path]) -> None:
+    """The table of docs/capture.md, on the shipped pair of captures of one run."""
+    launch = (
+        "select end - start from CUPTI_ACTIVITY_KIND_RUNTIME call join StringIds name "
+        "on name.id = call.nameId where value like 'cudaGraphLaunch%'"
+    )
+    rows, calls = [], []
+    for name in ("small_nvtx", "small_node_nvtx"):
+        with closing(sqlite3.connect(trace_file(name))) as export:
+            rows += export.execute("select count(*) from CUPTI_ACTIVITY_KIND_KERNEL").fetchone()
+            calls.append(median(ns for (ns,) in export.execute(launch)))
+    assert 3 <= rows[1] / rows[0] <= 4
+    assert 1.5 <= calls[1] / calls[0] < 9.5
+
+
+def test_the_project_file_of_the_page_is_read(tmp_path: Path) -> None:
+    (shown,) = (
+        b
+        for b in blocks((ROOT / "docs" / "registry.md").read_text("utf-8"))
+        if b.language == "toml"
+    )
+    (tmp_path / "nsysacct.toml").write_text("\n".join(shown.lines), "utf-8")
+    (tmp_path / "kernels").mkdir()
+    project = find_project(tmp_path)
+    assert (project.engine, project.k, dict(project.layers)) == ("mine", 3, {"all": 64, "gdn": 48})
+    assert [Path(path).name for path in project.registry] == ["kernels"]
+    assert dict(project.labels) == {"model": "demo-27b"}
+    assert project.gate.confidence == 0.95
+    assert [limit.metric.name for limit in project.gate.limits] == ["verify.ns_per_round"]
 
 
 # -- the reference of commands ---------------------------------------------------------------------
@@ -205,7 +255,7 @@ def test_blocks_commands_and_outputs_are_found() -> None:
         4,
         ["one", ""],
     )
-    assert first.runnable and not second.runnable
+    assert (second.text, second.output) == ("nsys profile x", [])
     assert rewritten(text, [(first, ["two", "three"])]) == text.replace("one\n\n", "two\nthree\n")
 
 

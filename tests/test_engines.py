@@ -143,9 +143,10 @@ class Host:
         self.trace.graph_launch(exec_id, self.now, self.now + us * US, stream=stream)
         self.now += (us + 2) * US
 
-    def result(self, stream: int = 7) -> None:
-        """Copy something back and wait for it."""
-        self.trace.memcpy(self.now, self.now + 2 * US, kind=2, stream=stream)
+    def result(self, stream: int = 7, *, rows: int = 1) -> None:
+        """Copy the results of so many rows back and wait for them, or only wait."""
+        if rows:
+            self.trace.memcpy(self.now, self.now + 2 * US, kind=2, size=4096 * rows, stream=stream)
         self.trace.sync(self.now + US, self.now + 4 * US, stream=stream)
         self.now += 30 * US
 
@@ -153,8 +154,8 @@ class Host:
         self.trace.memcpy(self.now, self.now + 2 * US, kind=1, stream=stream)
         self.now += 6 * US
 
-    def eager(self, rows: int, stream: int, kernels: int = 8) -> None:
-        """A llama.cpp pass outside graphs."""
+    def eager(self, rows: int, stream: int, kernels: int = 8, *, returns: bool = True) -> None:
+        """A llama.cpp pass outside graphs: a prompt returns its last row, others all, or none."""
         self.inputs(stream)
         for _ in range(kernels):
             if rows > 8:
@@ -163,7 +164,7 @@ class Host:
             else:
                 name = f"void mul_mat_vec_q<(ggml_type)12, (int){rows}>(const void *)"
                 self.kernel(name, 8 if stream == 14 else 3, stream=stream)
-        self.result(stream)
+        self.result(stream, rows=0 if not returns else rows if rows <= 8 else 1)
 
 
 def llama_with_many_draft_graphs(rounds: int, graphs: int) -> TraceBuilder:
@@ -259,3 +260,18 @@ def test_tensorrt_llm_rounds_inside_one_graph_are_not_called_plain(tmp_path: Pat
     found = split(host.trace.write(tmp_path / "t.sqlite"), engine="tensorrt-llm")
     assert found.rounds.value is None
     assert "names tell phases only where graphs are expanded" in found.engine.detail
+
+
+@pytest.mark.parametrize("engine", ["kestrel", "sglang", "tensorrt-llm", "transformers"])
+@pytest.mark.parametrize(
+    "trace", ["vllm_eagle_graph", "vllm_draft_graph_nvtx", "llama_B_mtp_graph"]
+)
+def test_another_engine_than_the_traces_is_never_sure(
+    trace_file: Callable[[str], Path], trace: str, engine: str
+) -> None:
+    found = split(trace_file(trace), engine=engine)
+    assert found.rounds.verdict in ("none", "inferred")
+    assert found.rounds.k is None  # 3 in truth; 9, 3 and 4 launches of draft graphs a round
+    assert [f.severity for f in found.findings if f.kind == "engine"] == ["warning"]
+    for phase in ("draft", "verify", "replay"):
+        assert set(found.bucket(phase).by_basis) <= {"pattern"}

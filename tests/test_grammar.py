@@ -11,11 +11,23 @@ from nsysacct.model import Semantics
 KESTREL = Semantics(verify_width="k", tokens="max(n_ok,1)", replay="closing-steps")
 NO_REPLAY = Semantics()
 CHECKPOINT = Semantics(replay="checkpoint")
-LETTERS = {"D": Code.DRAFT, "V": Code.VERIFY, "T": Code.TARGET, "O": Code.OTHER, "?": Code.UNKNOWN}
+LETTERS = {
+    "D": Code.DRAFT,
+    "V": Code.VERIFY,
+    "T": Code.TARGET,
+    "R": Code.REPLAY,
+    "O": Code.OTHER,
+    "?": Code.UNKNOWN,
+}
 
 
 def read(word: str, semantics: Semantics = KESTREL, **options: object) -> Layout:
+    """Read passes; ``*`` behind one stands for results copied back after it."""
     word = word.replace(" ", "")
+    returned = [
+        4 * (after == "*") for c, after in zip(word, word[1:] + " ", strict=True) if c != "*"
+    ]
+    word = word.replace("*", "")
     code = np.array([LETTERS[c] for c in word], np.uint8)
     n = len(word)
     settings: dict = {"k": 3, "plan": Plan(), "n_ok": None, **options}
@@ -26,6 +38,7 @@ def read(word: str, semantics: Semantics = KESTREL, **options: object) -> Layout
         np.full(n, -1, np.int32),
         np.array([c == "T" for c in word]),
         semantics=semantics,
+        returned=np.array(returned, np.int64),
         **settings,
     )
 
@@ -52,6 +65,66 @@ def test_without_closing_the_tail_is_a_finding_not_a_guess_in_silence() -> None:
     assert set(layout.basis[[9, 10]]) == {"pattern"}
 
 
+ENDED = "DDDV T* DDDV* DDDV TT* DDDV T*"  # each round ends with its one copy
+
+
+@pytest.mark.parametrize(
+    ("tail", "named"),
+    [("T* TT", "Rpp"), ("* TTTT", "pppp"), ("TT* T* T*", "RRpp"), ("TT*", "RR")],
+)
+def test_the_copy_of_a_rounds_results_tells_closing_from_replay(tail: str, named: str) -> None:
+    layout = read(f"{ENDED} DDDV {tail}")
+    assert spelled(layout) == "DDDVRDDDVDDDVRRDDDVRDDDV" + named
+    closing = named.count("p")
+    assert [(f.kind, f.severity) for f in layout.findings] == [("closing", "info")] * bool(closing)
+    assert set(layout.basis) == {"positional"}
+    if closing:
+        assert layout.findings[0].detail.startswith(f"{closing} target steps follow the copy")
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        "DDDV T* DDDV T* DDDV T*T",  # too few rounds to call it a habit
+        f"{ENDED} DDDV* T DDDV T* TT",  # one round copied earlier
+        f"{ENDED} DDDV T*T* DDDV T* TT",  # one copied twice
+        f"{ENDED} DDDV DDDV T* TT",  # one not at all
+        f"{ENDED} DDDV TTT",  # the last one not
+    ],
+)
+def test_without_a_habit_of_copying_the_tail_stays_a_guess(run: str) -> None:
+    layout = read(run)
+    (finding,) = layout.findings
+    assert (finding.kind, finding.severity) == ("closing", "warning")
+    assert "--closing" in finding.remedy
+
+
+def test_the_copy_keeps_the_replay_of_a_request_that_another_follows() -> None:
+    layout = read(f"{ENDED} DDDV TT* TTTTTTTT {ENDED} T")
+    word = spelled(layout)
+    assert word == "DDDVRDDDVDDDVRRDDDVR" + "DDDVRR" + "pppppppp" + "DDDVRDDDVDDDVRRDDDVR" + "p"
+    assert layout.replay_steps.tolist() == [1, 0, 2, 1, 2, 1, 0, 2, 1]
+    assert [(f.kind, f.severity) for f in layout.findings] == [
+        ("another-request", "info"),
+        ("closing", "info"),
+    ]
+    assert layout.findings[0].detail.startswith("8 target steps follow")
+
+
+def test_a_closing_that_the_copy_contradicts_is_used_and_warned_of() -> None:
+    layout = read(f"{ENDED} DDDV T* TT", plan=Plan(closing=1))
+    assert spelled(layout).endswith("DDDVRRp")
+    assert [(f.kind, f.severity) for f in layout.findings] == [("closing", "warning")]
+    assert "2 would agree" in layout.findings[0].remedy
+    assert not read(f"{ENDED} DDDV T* TT", plan=Plan(closing=2)).findings
+
+
+def test_where_the_run_names_its_replay_other_steps_are_none() -> None:
+    layout = read("DDDV R DDDV RR DDDV T DDDV R TT")
+    assert spelled(layout) == "DDDVRDDDVRRDDDVpDDDVRpp"
+    assert not layout.findings
+
+
 def test_the_histogram_settles_the_tail() -> None:
     layout = read("DDDV T DDDV TTT", n_ok=(2, 0, 0, 0))
     assert spelled(layout) == "DDDVRDDDVRpp"
@@ -68,10 +141,10 @@ def test_an_engine_without_replay_has_none() -> None:
     assert spelled(read("T DDDV T DDDV T", NO_REPLAY)) == "pDDDVpDDDVp"
 
 
-def test_a_second_verify_without_drafts_is_the_checkpoint_replay() -> None:
-    layout = read("DDDV V DDDV", CHECKPOINT)
-    assert spelled(layout) == "DDDVRDDDV"
-    assert layout.rounds == 2
+def test_single_row_steps_are_no_replay_of_an_engine_that_replays_in_one_wider_pass() -> None:
+    layout = read("DDDV T DDDV R T DDDV T", CHECKPOINT)
+    assert spelled(layout) == "DDDVpDDDVRpDDDVp"
+    assert layout.replay_steps.tolist() == [0, 1, 0]
 
 
 def test_drafts_on_the_cpu_leave_rounds_without_drafts() -> None:

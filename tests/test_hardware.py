@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ READ, WRITE, CLOCK = 3, 4, 9
 
 def plain_windows(path: Path) -> list[tuple[int, int]]:
     """First start and last end of the graph launches before the first round, from the file."""
-    with sqlite3.connect(path) as file:
+    with closing(sqlite3.connect(path)) as file:
         rows = file.execute("SELECT start, end FROM CUPTI_ACTIVITY_KIND_GRAPH_TRACE").fetchall()
     return sorted(rows)
 
@@ -38,7 +39,7 @@ def counted(trace_file, tmp_path):
         inside = [
             any(a <= at and at - every <= b for a, b in windows) for at in range(start, end, every)
         ]
-        with sqlite3.connect(path) as file:
+        with closing(sqlite3.connect(path)) as file, file:
             file.execute(
                 "CREATE TABLE GPU_METRICS (timestamp INT, typeId INT, metricId INT, value)"
             )

@@ -16,17 +16,19 @@ PACKAGE = ROOT / "nsysacct"
 # One tier a line, the lowest first. A room may import its own tier and lower ones. A new module
 # needs a place here.
 TIERS = """
-errors extras strict model semantics intervals groups theory histograms stats
-trace nsysrep names arguments signatures registry registry_file registry_tables specs wire counting logs
-timeline tables_export evidence nvtx passes steps repetition roles sketch grammar structure attribution losses census
-witnesses blindspots acceptance options amounts hardware perround ranks suggest suggest_toml
+errors extras strict model semantics intervals groups theory histograms stats layout
+trace nsysrep spelling conditions names arguments signatures registry \
+registry_file registry_tables specs wire counting logs
+timeline tables_export evidence nvtx passes steps repetition roles replays sketch grammar structure attribution \
+losses census
+witnesses blindspots acceptance options amounts hardware perround ranks sharing suggest suggest_toml
 runlog
 account
 comparability plainstep
-twocaptures economics scenarios bottleneck breakeven compare curve whatif explain checkup frames
-metric_names metrics quantities diff
+twocaptures economics scenarios bottleneck breakeven compare curve whatif explain checkup
+metric_names metrics quantities diff wording
 gate limits config history_schema history batch batch_store batch_summary
-render plots report perfetto export annotate notebook gate_output diff_output
+render render_proof account_tables plots report perfetto export frames annotate notebook gate_output diff_output
 cli api __main__
 """
 RANK = {room: rank for rank, line in enumerate(TIERS.strip().splitlines()) for room in line.split()}

@@ -1,17 +1,16 @@
 """Kernel names: real spellings, spellings of several demanglers, and every odd text."""
 
-import lzma
-import sqlite3
 import time
-from pathlib import Path
 
 import pytest
+from conftest import TRACES, stored_names
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nsysacct.names import KernelName, normalise, number_of, parse, segments
+from nsysacct.names import KernelName, parse
+from nsysacct.spelling import normalise, number_of, segments
 
-TRACES = sorted((Path(__file__).parent.parent / "fixtures" / "traces").glob("*.sqlite.xz"))
+PACKED = sorted(TRACES.glob("*.sqlite.xz"))
 
 GEMV = "void k_rq_q4_gemv_mr<(int)4, (int)3>(const unsigned char *, const float *, float *, int)"
 ARANGE = (
@@ -184,18 +183,9 @@ def test_real_names_print_back(text):
     assert normalise(str(name)) == normalise(text)
 
 
-@pytest.mark.parametrize("path", TRACES, ids=lambda p: p.name)
+@pytest.mark.parametrize("path", PACKED, ids=lambda p: p.name)
 def test_every_name_of_the_shipped_traces_parses_and_prints_back(path, tmp_path):
-    file = tmp_path / "t.sqlite"
-    file.write_bytes(lzma.decompress(path.read_bytes()))
-    db = sqlite3.connect(f"file:{file}?mode=ro", uri=True)
-    db.text_factory = lambda raw: raw.decode("utf-8", "replace")
-    query = (
-        "SELECT DISTINCT s.value, b.value FROM CUPTI_ACTIVITY_KIND_KERNEL k "
-        "JOIN StringIds s ON s.id = k.demangledName JOIN StringIds b ON b.id = k.shortName"
-    )
-    rows = db.execute(query).fetchall()
-    db.close()
+    rows = stored_names(path, tmp_path)
     assert rows
     for text, short in rows:
         name = parse(text)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from conftest import ROOT, process_environment
 
-NOTEBOOK = ROOT / "docs" / "notebook.ipynb"
+NOTEBOOK = ROOT / "docs" / "article_notebook.ipynb"
 
 pytestmark = pytest.mark.slow
 

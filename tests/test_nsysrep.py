@@ -140,6 +140,25 @@ def test_two_at_once_both_get_a_whole_export(
     assert leftovers() == [paths[0].parent]
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_an_export_that_somebody_reads_stays(
+    kept: bool, report: Path, nsys: Nsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows replaces no open file: the one that another run kept meanwhile is as good."""
+
+    def refuse(source: Path, target: Path) -> None:
+        if kept:
+            (target.parent / f"{report.stem}.sqlite").write_bytes(b"by another run")
+        raise PermissionError(13, "in use", str(target))
+
+    monkeypatch.setattr("nsysacct.nsysrep.os.replace", refuse)
+    if kept:
+        assert resolve(report).read_bytes() == b"by another run"
+    else:
+        with pytest.raises(NsysacctError, match="in use"):
+            resolve(report)
+
+
 def leftovers() -> list[Path]:
     return list((cache_folder() / "exports").iterdir())
 

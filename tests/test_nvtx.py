@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from test_engines import Host
 
 from fixtures.builder import TraceBuilder
 from nsysacct.account import account, events
 from nsysacct.evidence import Code
-from nsysacct.model import BUCKETS
+from nsysacct.model import BUCKETS, Witness
 from nsysacct.nvtx import Rule, default_code
 from nsysacct.options import Options
 from nsysacct.trace import read_trace
+from nsysacct.witnesses import STEPS_THAT_VERIFY
 
 US = 1_000
 
@@ -150,3 +153,76 @@ def test_ranges_carry_the_rounds_where_nothing_has_a_name(
     assert (a.rounds.value, a.rounds.verdict) == (5, "inferred")
     assert a.bucket("verify").by_basis == {"nvtx": 5 * 6 * 2 * US}
     assert a.bucket("draft").by_basis == {"nvtx": 5 * 3 * 2 * US}
+
+
+# ---------------------------------------------------------------- steps with their numbers
+
+
+def vllm_run(rounds: int, ranges: int, text: str = "execute_context_0(0)_generation_2(8)") -> Host:
+    """Two requests of k = 3 in vLLM's rounds; `ranges` of the steps are marked."""
+    host = Host()
+    for step in range(rounds):
+        begin = host.now - 6 * US
+        host.inputs()
+        host.kernel("nvjet_tst_64x8_64x16_4x1_v_bz_TNT", 40)
+        host.kernel("_gather_draft_sampled_kernel")
+        host.kernel("_compute_local_logits_stats_kernel", grid=(8, 2, 1))
+        host.kernel("_rejection_kernel", grid=(2, 1, 1))
+        host.result()
+        if step < ranges:
+            host.trace.nvtx(text, begin, host.now - 6 * US)
+    return host
+
+
+def steps_witness(host: Host, folder: Path, **options: object) -> tuple[str, list[Witness]]:
+    path = host.trace.write(folder / "t.sqlite")
+    rounds = account(read_trace(path), Options(engine="vllm", **options)).rounds  # type: ignore[arg-type]
+    return rounds.verdict, [w for w in rounds.witnesses if w.name == STEPS_THAT_VERIFY]
+
+
+def test_ranges_of_steps_that_verify_count_rounds(tmp_path: Path) -> None:
+    verdict, (witness,) = steps_witness(vllm_run(rounds=7, ranges=7), tmp_path)
+    assert verdict == "exact"
+    assert (witness.rounds, witness.agrees) == (7, True)
+
+
+def test_a_range_too_few_contradicts(tmp_path: Path) -> None:
+    verdict, (witness,) = steps_witness(vllm_run(rounds=7, ranges=6), tmp_path)
+    assert verdict == "inconsistent"
+    assert (witness.rounds, witness.agrees) == (6, False)
+
+
+def test_steps_of_a_row_a_request_verify_nothing(tmp_path: Path) -> None:
+    host = vllm_run(rounds=7, ranges=7)
+    for text in ("execute_context_1(28)_generation_0(0)", "execute_context_0(0)_generation_2(2)"):
+        host.trace.nvtx(text, host.now, host.now + 10 * US)
+        host.now += 20 * US
+    _, (witness,) = steps_witness(host, tmp_path)
+    assert witness.rounds == 7
+
+
+def test_ranges_without_numbers_are_no_witness(tmp_path: Path) -> None:
+    host = vllm_run(rounds=7, ranges=7, text="execute_context_0(0)_generation_x(8)")
+    assert steps_witness(host, tmp_path) == ("exact", [])
+    marked = vllm_run(rounds=7, ranges=7)
+    assert steps_witness(marked, tmp_path, ignore=frozenset({"nvtx"})) == ("exact", [])
+
+
+def test_marked_steps_that_verify_forbid_to_deny_speculation(tmp_path: Path) -> None:
+    host = Host()
+    for _ in range(5):
+        begin = host.now - 6 * US
+        host.kernel("_post_update_kernel")
+        host.kernel("nvjet_tst_64x8_64x16_4x1_v_bz_TNT", 40)
+        host.result()
+        host.trace.nvtx("execute_context_0(0)_generation_1(4)", begin, host.now - 6 * US)
+    path = host.trace.write(tmp_path / "t.sqlite")
+    rounds = account(read_trace(path), Options(engine="vllm")).rounds
+    assert rounds.value is None
+    assert any(r.startswith("5 NVTX ranges of steps that verify") for r in rounds.reasons)
+
+
+def test_vllms_own_ranges_agree(trace_file: Callable[[str], Path]) -> None:
+    found = account(read_trace(trace_file("vllm_draft_graph_nvtx")), Options()).rounds
+    (witness,) = [w for w in found.witnesses if w.name == STEPS_THAT_VERIFY]
+    assert (found.value, witness.rounds, witness.agrees) == (23, 23, True)

@@ -21,8 +21,9 @@ from matplotlib.axes import Axes  # noqa: E402
 from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: E402
 from matplotlib.colors import to_rgb  # noqa: E402
 from matplotlib.patches import Rectangle  # noqa: E402
+from matplotlib.text import Text  # noqa: E402
 
-from nsysacct.plots._style import COLOURS, plain_text  # noqa: E402
+from nsysacct.plots._style import COLOURS, plain_text, short_ms  # noqa: E402
 
 TraceFile = Callable[[str], Path]
 OPTIONS = {"layers": 8, "closing": 2, "n_ok": [5, 1, 2, 2]}
@@ -34,7 +35,7 @@ def small(trace_file: TraceFile) -> Account:
     return na.split(trace_file("small_graph"), **OPTIONS)  # type: ignore[arg-type]
 
 
-def texts(ax: Axes) -> list[object]:
+def texts(ax: Axes) -> list[Text]:
     legend = ax.get_legend()
     ticks = []
     for axis in (ax.xaxis, ax.yaxis):
@@ -52,12 +53,14 @@ def assert_no_collisions(ax: Axes) -> None:
     whole = figure.bbox
     boxes = []
     for text in texts(ax):
-        box = text.get_window_extent()  # type: ignore[attr-defined]
-        label = text.get_text()  # type: ignore[attr-defined]
+        box = Text.get_window_extent(text)  # of an annotation: without its line
+        label = text.get_text()
         assert box.x0 >= whole.x0 - 1 and box.x1 <= whole.x1 + 1, f"{label!r} is cut"
         assert box.y0 >= whole.y0 - 1 and box.y1 <= whole.y1 + 1, f"{label!r} is cut"
-        angle = text.get_rotation()  # type: ignore[attr-defined]
-        if angle in (0.0, 90.0):  # boxes of slanted texts overlap where the texts do not
+        if text.get_rotation() in (
+            0.0,
+            90.0,
+        ):  # boxes of slanted texts overlap where the texts do not
             boxes.append((label, box.shrunk(0.9, 0.9)))
     for (one, a), (two, b) in itertools.combinations(boxes, 2):
         assert not a.overlaps(b), f"{one!r} lies on {two!r}"
@@ -66,7 +69,7 @@ def assert_no_collisions(ax: Axes) -> None:
 def draw(kind: str, account: Account, trace: Path, ax: Axes | None) -> Axes:
     if kind == "timeline":
         placed = events(na.read_trace(trace), na.make_options(**OPTIONS))  # type: ignore[arg-type]
-        return plots.timeline(account, placed, (1, 3), ax=ax)
+        return plots.timeline(account, placed, (0, 2), ax=ax)
     if kind == "waterfall":
         return plots.waterfall(na.costs_of(account, plain_ms=0.3), ax=ax)
     if kind == "curve":
@@ -101,6 +104,49 @@ def test_without_axes_a_pyplot_figure_is_made(small: Account) -> None:
     pyplot.close(ax.get_figure())
 
 
+LONG_NAME = "a_model_with_a_long_name_and_its_quantisation_graph_granularity.sqlite"
+
+
+def written(ax: Axes) -> set[str]:
+    """Last words of the texts in the axes: amounts."""
+    return {t.get_text().split()[-1] for t in ax.texts}
+
+
+@pytest.mark.parametrize("size", [(6.4, 1.9), (3.3, 2.4), (11, 6)])
+def test_every_amount_of_the_split_is_written(size: tuple[float, float], small: Account) -> None:
+    ax = plots.split(small, labels=[LONG_NAME], ax=plots.new_axes(*size))
+    assert_no_collisions(ax)
+    amounts = [small.bucket(b).total_ns for b in ("draft", "verify", "replay")]
+    amounts.append(small.window.residual_ns)
+    assert {short_ms(ns / 1e7) for ns in amounts} <= written(ax)
+
+
+def test_slivers_of_a_bar_are_named_side_by_side(small: Account) -> None:
+    """A bar of all buckets, most of them too narrow for their amounts."""
+    thin = [
+        msgspec.structs.replace(b, gpu_ns=ns, by_basis={"exclusive": ns} if ns else {})
+        for b, ns in zip(small.buckets, (3000, 2000, 10**6, 0, 0, 0, 70, 0), strict=True)
+    ]
+    window = msgspec.structs.replace(small.window, wall_ns=10**9, residual_ns=10**9)
+    rounds = msgspec.structs.replace(small.rounds, value=None)
+    bare = msgspec.structs.replace(small, buckets=thin, window=window, rounds=rounds)
+    ax = plots.split(bare, ax=plots.new_axes(6.4, 1.9))
+    assert_no_collisions(ax)
+    found = {t.get_text() for t in ax.texts}
+    assert {"draft 0.003", "verify 0.002", "replay 1.00", "other 0.000"} <= found
+    ax = plots.split([bare] * 6, ax=plots.new_axes(3.3, 2.4))  # no room: names alone
+    assert_no_collisions(ax)
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["small_graph.sqlite"] * 6
+
+
+def test_the_wall_is_in_the_figure_also_beyond_the_bar(small: Account) -> None:
+    window = msgspec.structs.replace(small.window, wall_ns=3 * small.window.wall_ns)
+    ax = plots.split(msgspec.structs.replace(small, window=window), ax=plots.new_axes())
+    (mark,) = ax.lines
+    assert mark.get_xdata()[0] == pytest.approx(window.wall_ns / 1e7)  # type: ignore[index]
+    assert ax.get_xlim()[1] > window.wall_ns / 1e7
+
+
 def lengths(ax: Axes, colour: str) -> float:
     bars = [p for p in ax.patches if isinstance(p, Rectangle)]
     return sum(b.get_width() for b in bars if to_rgb(b.get_facecolor()) == to_rgb(colour))
@@ -129,7 +175,8 @@ def test_hatches_tell_how_a_time_is_known(small: Account) -> None:
     assert [p.get_hatch() for p in verify] == [None, "////", "...."]
     legend = ax.get_legend()
     assert legend is not None
-    assert {"measured", "estimated", "computed"} <= {t.get_text() for t in legend.get_texts()}
+    said = {t.get_text() for t in legend.get_texts()}
+    assert {"solid: measured", "striped: estimated", "dotted: computed", "wall"} <= said
 
 
 def test_grey_keeps_neighbours_apart() -> None:
@@ -148,6 +195,36 @@ def test_rounds_stack_to_each_rounds_cost(small: Account) -> None:
     (strip,) = ax.child_axes
     known = [float(r.n_ok) for r in small.per_round if r.n_ok is not None]
     assert list(strip.lines[0].get_ydata()) == known
+
+
+def test_a_far_outlier_is_cut_and_its_amount_written(small: Account) -> None:
+    first, *others = small.per_round
+    far = msgspec.structs.replace(first, residual_ns=first.residual_ns + 123_000_000)
+    more = [msgspec.structs.replace(r, index=r.index + 10 * i) for i in range(3) for r in others]
+    ax = plots.rounds(msgspec.structs.replace(small, per_round=[far, *more]), ax=plots.new_axes())
+    assert ax.get_ylim()[1] < 5
+    parts = ("verify", "draft", "replay", "residual")
+    whole = sum(getattr(far, f"{part}_ns") for part in parts) / 1e6
+    assert [t.get_text() for t in ax.texts] == [f"{whole:.0f} \N{UPWARDS ARROW}"]
+    assert_no_collisions(ax)
+
+
+def test_rounds_hatch_what_is_mostly_estimated_and_explain_marks(small: Account) -> None:
+    buckets = [
+        msgspec.structs.replace(b, by_basis={"pattern": b.gpu_ns - 1, "exclusive": 1})
+        if b.bucket == "verify" else b
+        for b in small.buckets
+    ]  # fmt: skip
+    rows = [msgspec.structs.replace(r, flags=["outlier"] if r.index == 2 else [])
+            for r in small.per_round]  # fmt: skip
+    marked = msgspec.structs.replace(small, buckets=buckets, per_round=rows)
+    ax = plots.rounds(marked, ax=plots.new_axes())
+    hatches = [p.get_hatch() for p in ax.patches]
+    assert hatches == ["////", None, None, None]
+    legend = ax.get_legend()
+    assert legend is not None
+    said = [t.get_text() for t in legend.get_texts()]
+    assert said[-3:] == ["solid: measured", "striped: estimated", "outlier"]
 
 
 def many_rounds(account: Account, count: int) -> Account:
@@ -178,6 +255,16 @@ def test_waterfall_ends_at_the_measured_cost_of_a_token(small: Account) -> None:
     assert costs.speedup == pytest.approx(0.3 / steps[-1].end)
 
 
+def test_waterfall_signs_what_falls_and_leaves_out_what_is_not_there(small: Account) -> None:
+    costs = msgspec.structs.replace(na.costs_of(small, plain_ms=0.6), replay_ns=0)
+    ax = plots.waterfall(costs, ax=plots.new_axes(6.4, 4.0))
+    ticks = [t.get_text() for t in ax.get_xticklabels()]
+    assert "replay" not in ticks and "no replay" not in ticks
+    fall = short_ms(0.6 - costs.verify_ns / 1e7)
+    assert f"\N{MINUS SIGN}{fall}" in [t.get_text() for t in ax.texts]
+    assert_no_collisions(ax)
+
+
 def test_curve_and_trend_mark_their_steps() -> None:
     points = [
         Point(width=w, ms=m, count=3, sources=["a"], step=s)
@@ -186,6 +273,9 @@ def test_curve_and_trend_mark_their_steps() -> None:
     ax = plots.curve(Curve(points=points, slope_ms_per_row=0.3), ax=plots.new_axes())
     assert ax.lines[0].get_ydata().tolist() == [1.0, 1.1, 2.0]  # type: ignore[union-attr]
     assert "jump" in [t.get_text() for t in ax.texts]
+    one = Curve(points=points[2:], slope_ms_per_row=None)
+    ax = plots.curve(one, ax=plots.new_axes(3.3, 2.4))
+    assert [t for t in ax.get_xticks() if 3.5 <= t <= 4.5] == [4]
     empty = Trend(metric="verify.ns_per_round", unit="ns", points=(), left_out=0)
     with pytest.raises(na.NsysacctError, match="trend"):
         plots.trend(empty, ax=plots.new_axes())

@@ -1,6 +1,7 @@
 """Registry files: strict reading, where they are found, what they resolve and recognise."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -9,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from nsysacct.errors import RegistryError
+from nsysacct.errors import RegistryError, UnknownEngineError
 from nsysacct.names import parse
-from nsysacct.registry import load_registry, shipped_folder
+from nsysacct.registry import Registry, load_registry, shipped_folder
 from nsysacct.registry_file import read_bytes, read_file
 
 SHIPPED = sorted(shipped_folder().glob("*.toml"))
@@ -190,32 +191,6 @@ def test_digest_follows_the_data_and_not_the_layout():
             "'k_<': column 3: < is never closed; add the >",
         ),
         (
-            MINIMAL + SIGNATURE.replace("bucket =", "buckt ="),
-            "demo.toml: [[signature]] 1 'gemv': key buckt: is not known; did you mean bucket?",
-        ),
-        (
-            MINIMAL + SIGNATURE.replace('"verify"', '"verifi"'),
-            "demo.toml: [[signature]] 1 'gemv': key "
-            "bucket: 'verifi' is not known; did you mean verify?",
-        ),
-        (
-            MINIMAL + SIGNATURE.replace("M>", "M"),
-            "demo.toml: [[signature]] 1 'gemv' key pattern: "
-            "pattern 'k_gemv<*, M': column 7: < is never closed; add the >",
-        ),
-        (
-            MINIMAL + SIGNATURE.replace('["M"]', '["N"]'),
-            "demo.toml: [[signature]] 1 'gemv' key "
-            "pattern: pattern 'k_gemv<*, M>': column 1: capture N does not occur in it; name an "
-            "argument place so",
-        ),
-        (
-            MINIMAL + SIGNATURE.replace('">=2"', '"=>2"'),
-            "demo.toml: [[signature]] 1 'gemv' key where: "
-            'condition \'=>2\' is not a condition on a whole number; write "3", "2..8", ">=2", '
-            '"!=1" or "{2,4,8}"',
-        ),
-        (
             MINIMAL + SIGNATURE.replace("{ M =", "{ K ="),
             "demo.toml: [[signature]] 1 'gemv': key where: 'K' is not known; use M",
         ),
@@ -225,23 +200,9 @@ def test_digest_follows_the_data_and_not_the_layout():
             "'gemv': key width: 'grid_u' is not known; did you mean grid_",
         ),
         (
-            MINIMAL + SIGNATURE.replace('["k_gemv<3, 1>"]', "[]"),
-            "demo.toml: [[signature]] 1 'gemv': "
-            "key rejects: is empty; give at least one kernel name",
-        ),
-        (
-            MINIMAL + SIGNATURE + 'marker = "accepts"',
-            "demo.toml: [[signature]] 1 'gemv': key marker: "
-            "'accepts' is not known; did you mean accept?",
-        ),
-        (
             MINIMAL + SIGNATURE + "per_layer = -1",
             "demo.toml: [[signature]] 1 'gemv': key per_layer: "
             "is -1; give a count, or leave it out",
-        ),
-        (
-            MINIMAL + SIGNATURE + SIGNATURE,
-            "demo.toml: [[signature]] 2 'gemv': key id: is that of signature 1 too; choose another",
         ),
         (
             plus(wins=["gemw"]),
@@ -435,3 +396,94 @@ def test_the_build_puts_the_files_into_the_wheel():
     project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())
     included = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     assert included["kernels_registry"] == "nsysacct/kernels_registry"
+
+
+# ---------------------------------------------------------------- variants
+
+VARIANT = '\n[[variant]]\nname = "twice"\nsource = "s"\nreplay = "checkpoint"\n'
+
+
+def test_a_variant_changes_the_rules_that_it_names():
+    spec = read(MINIMAL + SIGNATURE + VARIANT)
+    assert spec.variant == "" and spec.semantics.replay == "none"
+    twice = Registry((spec,)).engine(f"{spec.name}/Twice")
+    assert (twice.name, twice.variant, twice.digest) == (spec.name, "twice", spec.digest)
+    assert twice.semantics.replay == "checkpoint"
+    assert twice.semantics.tokens == spec.semantics.tokens
+    assert spec.as_replaying().variant == "twice"
+
+
+def test_an_engine_that_replays_by_its_usual_rules_stays_as_it_is():
+    kestrel = load_registry(env={}).engine("kestrel")
+    assert kestrel.as_replaying() is kestrel
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("llama.cpp/chek", "engine 'llama.cpp': it has no variant 'chek'; known: checkpoint"),
+        ("kestrel/x", "engine 'kestrel': it has no variant 'x'; leave the variant out"),
+        ("llama.cpp/", "it has no variant ''"),
+    ],
+)
+def test_a_variant_that_there_is_not(name, message):
+    with pytest.raises(UnknownEngineError, match=re.escape(message)):
+        load_registry(env={}).engine(name)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ('name = "a/b"', "key name: 'a/b' is no name of its own"),
+        ('name = ""', "key name: '' is no name of its own"),
+        ('tokens = "n_ok+3"\nname = "x"', "key tokens: 'n_ok+3' is not known"),
+        ('name = "x"\nwidth = 3', "key width"),
+    ],
+)
+def test_a_variant_that_cannot_be(change, message):
+    text = MINIMAL + SIGNATURE + f'\n[[variant]]\nsource = "s"\n{change}\n'
+    with pytest.raises(RegistryError, match=re.escape(message)) as caught:
+        read(text)
+    assert "[[variant]] 1" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("step {rows}", "has no single {requests}"), ("{requests} {rows} {rows}", "no single {rows}")],
+)
+def test_a_step_range_names_both_numbers_once(text, message):
+    with pytest.raises(RegistryError, match=re.escape(message)):
+        read(MINIMAL + SIGNATURE + f'\n[[step]]\ntext = "{text}"\nsource = "s"\n')
+
+
+def test_a_step_range_is_matched_as_a_whole_and_literally():
+    text = r'"step.{requests}*({rows})"'
+    (step,) = read(MINIMAL + SIGNATURE + f"\n[[step]]\ntext = {text}\nsource = 's'\n").steps
+    match = step.fullmatch("step.2 and more(8)")
+    assert match and (match["requests"], match["rows"]) == ("2", "8")
+    assert not step.fullmatch("stepx2(8)") and not step.fullmatch("step.2(8) ")
+
+
+# ---------------------------------------------------------------- the engine of a trace
+
+VLLM_NAMES = ["_rejection_kernel", "_gather_draft_sampled_kernel", "_resample_kernel"]
+
+
+def test_the_engine_asked_for_is_misnamed_where_only_anothers_kernels_are():
+    known = load_registry(env={})
+    right = known.choose(VLLM_NAMES, "vllm")
+    assert (right.spec, right.misnamed, right.how) == (known.engine("vllm"), False, "given")
+    wrong = known.choose(VLLM_NAMES, "kestrel")
+    assert (wrong.name, wrong.spec, wrong.misnamed) == ("kestrel", None, True)
+    assert wrong.detail.endswith("no names of kestrel are used")
+    nameless = known.choose(VLLM_NAMES, "transformers")
+    assert nameless.misnamed and nameless.spec is not None  # for its NVTX rules
+    assert not known.choose(["vectorAdd"], "kestrel").misnamed  # nobody's
+    assert not known.choose([*VLLM_NAMES, "k_gdn_conv_m"], "kestrel").misnamed  # its own is there
+
+
+def test_an_engine_known_only_by_its_name_may_look_like_another():
+    text = (MINIMAL + SIGNATURE).replace('["k_*"]', "[]")
+    both = Registry((*load_registry(env={}).engines, read(text)))
+    assert both.choose(VLLM_NAMES, "demo").spec is not None
+    assert not both.choose(VLLM_NAMES, "demo").misnamed

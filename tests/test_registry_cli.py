@@ -1,6 +1,7 @@
 """``nsysacct registry`` as a process: listing, checking, explaining."""
 
 import json
+import re
 
 import pytest
 from test_registry import MINIMAL, SIGNATURE
@@ -19,11 +20,11 @@ def test_list_names_every_engine(run_cli, own):
     done = run_cli("registry", "list", "--registry", own)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    assert lines[0].split() == ["engine", "versions", "signatures", "file", "digest"]
+    assert lines[0].split() == ["engine", "versions", "signatures", "file", "sha256"]
     assert {line.split()[0] for line in lines[1:]} >= {"kestrel", "demo"}
     listed = next(line for line in lines if line.startswith("demo")).split()
     assert listed[:4] == ["demo", "*", "1", "own.toml"]
-    assert listed[4].startswith("sha256:")
+    assert re.fullmatch("[0-9a-f]{12}", listed[4])
 
 
 def test_list_of_one_engine_shows_its_signatures(run_cli):
@@ -101,11 +102,11 @@ def test_explain_shows_parts_taker_and_near_misses(run_cli):
     assert "kestrel: taken by gemv-single (k_rq_q4_gemv_mr<R, 1>) as target, gemv [R = 4]" in lines
     assert "kestrel: not gemv-verify (k_rq_q4_gemv_mr<*, M>): M is 1 and not >=2" in lines
     done = run_cli("registry", "explain", GEMV.format(3), "--engine", "kestrel")
-    assert "as verify, gemv [M = 3, width 3]" in done.stdout
+    assert "as verify, gemv [M = 3, width 3]" in " ".join(done.stdout.split())
     done = run_cli("registry", "explain", "k_gdn_conv_x", "--engine", "kestrel")
     assert "not gdn-verify (k_gdn_*_m): the name is k_gdn_conv_x and not k_gdn_*_m" in done.stdout
     done = run_cli("registry", "explain", "vectorAdd(int *)")
-    assert done.stdout.splitlines()[-1].startswith("no signature takes it (kestrel, ")
+    assert done.stdout.splitlines()[-2].startswith("no signature takes it (kestrel, ")
     done = run_cli("registry", "explain", "two words")
     assert "not a function name" in done.stdout
 

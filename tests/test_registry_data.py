@@ -169,8 +169,6 @@ def test_the_reference_of_keys_is_made_from_the_classes():
 
 # ---------------------------------------------------------------- the commonest mistakes
 
-SECOND = SIGNATURE.replace('id = "gemv"', 'id = "any"').replace('"verify"', '"draft"')
-
 MISTAKES = {
     "a key misspelled": (
         SIGNATURE.replace("bucket =", "buckt ="),
@@ -241,14 +239,4 @@ def test_evidence_that_is_none():
         read(MINIMAL.replace("[engine]", '[engine]\nevidence = "name"'))
     assert str(caught.value) == (
         "demo.toml: [engine]: key evidence: 'name' is not known; did you mean names?"
-    )
-
-
-def test_two_signatures_for_one_name():
-    spec = read(MINIMAL + SIGNATURE + SECOND)
-    with pytest.raises(RegistryError) as caught:
-        spec.resolve(["k_gemv<1, 3>"])
-    assert str(caught.value) == (
-        "demo.toml: signatures 'gemv' and 'any': both take k_gemv<1, 3>, one as verify, the other as "
-        "draft; narrow a pattern, or add wins = ['any'] to 'gemv'"
     )

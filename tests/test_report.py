@@ -16,12 +16,13 @@ import msgspec
 import pytest
 
 import nsysacct as na
-from nsysacct.model import Account, BlindSpot, KernelRow, RoundRow
+from nsysacct.model import Account, BlindSpot, Finding, KernelRow, RoundRow
 from nsysacct.whatif import Levers, Row, what_if
 
 pytest.importorskip("jinja2")
 from nsysacct.report import report_html
 from nsysacct.report._data import points_of, script_json
+from nsysacct.report._tables import page_tables
 
 TraceFile = Callable[[str], Path]
 PLAIN_MS = 0.3
@@ -85,6 +86,62 @@ def test_it_says_what_the_account_says(small: Account) -> None:
         assert spot.remedy.replace("'", "&#39;") in text
     for signature in small.rounds.signatures:
         assert signature.pattern.replace("<", "&lt;").replace(">", "&gt;") in text
+
+
+def priced(account: Account) -> Account:
+    """Half of the residual is work without a time, which a step time prices."""
+    w = account.window
+    low, high = w.residual_ns // 2 - 10**6, w.residual_ns // 2
+    buckets = [
+        msgspec.structs.replace(b, by_basis=b.by_basis | {"arithmetic": high})
+        if b.bucket == "replay" else b
+        for b in account.buckets
+    ]  # fmt: skip
+    window = msgspec.structs.replace(
+        w, computed_ns=high, residual_low_ns=low, residual_high_ns=high
+    )
+    return msgspec.structs.replace(account, buckets=buckets, window=window)
+
+
+def test_priced_work_is_not_in_the_residual_as_well(small: Account) -> None:
+    account = priced(small)
+    tables = page_tables(account)
+    (residual,) = (row for row in tables.split.rows if row[0] == "residual")
+    w = account.window
+    assert residual[1] == f"{w.residual_low_ns / 1e6:.3f}..{w.residual_high_ns / 1e6:.3f}"  # type: ignore[operator]
+    assert "priced" in residual[-1]
+    assert sum(float(part.ms) for part in tables.bar) == pytest.approx(w.wall_ns / 1e6, rel=0.02)
+    assert ("computed", "replay") in [(p.provenance, p.bucket) for p in tables.bar]
+    assert f"({w.computed_ns / 1e6:.3f} ms in all)" in report_html(account)
+    assert residual[1] in account._repr_html_()  # type: ignore[attr-defined]
+
+
+def test_columns_without_anything_are_left_out(small: Account) -> None:
+    bare = msgspec.structs.replace(
+        small, per_round=[msgspec.structs.replace(r, n_ok=None, flags=[]) for r in small.per_round]
+    )
+    for account, known in ((small, True), (bare, False)):
+        (rounds,) = (t for t in page_tables(account).more if t.name == "rounds")
+        assert ("n_ok" in rounds.columns) is known
+        assert all(len(row) == len(rounds.columns) for row in rounds.rows)
+        assert rounds.columns[max(rounds.numeric)] == "launches"
+
+
+def test_the_bar_says_its_amounts_and_columns_have_names(small: Account) -> None:
+    text = report_html(small)
+    ms = f"{small.bucket('verify').total_ns / 1e6:.3f}"
+    assert f">{ms}</b></span>" in text
+    assert "></th>" not in text
+    labels = re.findall(r'aria-label="([^"]*), table"', text)
+    assert len(labels) == len(set(labels)) > 5
+
+
+def test_many_findings_fold(small: Account) -> None:
+    many = [Finding(kind="k", severity="info", detail=f"detail {i}") for i in range(30)]
+    text = report_html(msgspec.structs.replace(small, findings=many))
+    assert Page(text).open == []
+    shown, folded = text.split("18 more findings")
+    assert "detail 11<" in shown and "detail 12<" not in shown and "detail 29<" in folded
 
 
 def test_any_text_of_a_trace_is_only_text(small: Account) -> None:
@@ -318,6 +375,41 @@ def test_the_chart_zooms_and_tells_each_round(opened: Any, small: Account) -> No
     opened.mouse.move(box["x"] + box["width"] * 0.7, box["y"] + 150)
     opened.mouse.up()
     assert bars.count() < 10
+
+
+@pytest.mark.slow
+def test_a_far_outlier_is_cut_until_one_zooms(browser: Any, small: Account, tmp_path: Path) -> None:
+    far = rows_of(40)
+    far[3] = msgspec.structs.replace(far[3], residual_ns=400_000_000)
+    path = tmp_path / "page.html"
+    path.write_text(report_html(msgspec.structs.replace(small, per_round=far)), "utf-8")
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    chart = page.locator("#chart svg")
+    assert chart.locator("text.cut").all_text_contents() == ["406.0 ↑"]
+    high = max(float(t) for t in chart.locator("text.end").all_text_contents() if t[0].isdigit())
+    assert high < 20
+    page.close()
+
+
+@pytest.mark.slow
+def test_the_keyboard_reaches_everything_in_order_and_shows_where_it_is(opened: Any) -> None:
+    controls = "a[href], button, input, summary, [tabindex='0']"
+    wanted = opened.evaluate(
+        "(what) => [...document.querySelectorAll(what)].filter((e) => e.checkVisibility())"
+        ".map((e, i) => { e.dataset.place = i; return i; })",
+        controls,
+    )
+    seen = []
+    for _ in wanted:
+        opened.keyboard.press("Tab")
+        place, outline = opened.evaluate(
+            "(() => { const e = document.activeElement;"
+            " return [Number(e.dataset.place), getComputedStyle(e).outlineStyle]; })()"
+        )
+        seen.append(place)
+        assert outline == "solid"
+    assert seen == wanted
 
 
 @pytest.mark.slow

@@ -22,8 +22,9 @@ ARTICLE = [27, 2, 6, 7]
     [
         (VERIFY_WIDTH, "k", [(3,), (1,)], [3, 1]),
         (VERIFY_WIDTH, "k+1", [(3,), (1,)], [4, 2]),
-        (TOKENS, "n_ok+1", [(0,), (1,), (3,)], [1, 2, 4]),
-        (TOKENS, "max(n_ok,1)", [(0,), (1,), (3,)], [1, 1, 3]),
+        (TOKENS, "n_ok+1", [(0, 3), (1, 3), (3, 3)], [1, 2, 4]),
+        (TOKENS, "max(n_ok,1)", [(0, 3), (1, 3), (3, 3)], [1, 1, 3]),
+        (TOKENS, "min(n_ok+2,k+1)", [(n, 3) for n in range(4)], [2, 3, 4, 4]),
         (REPLAY_STEPS, "none", [(0, 3), (2, 3), (3, 3)], [0, 0, 0]),
         (REPLAY_STEPS, "closing-steps", [(n, 3) for n in range(4)], [1, 1, 2, 0]),
         (REPLAY_STEPS, "closing-steps", [(0, 1), (1, 1)], [1, 0]),

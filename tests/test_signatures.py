@@ -1,18 +1,16 @@
 """The pattern language: what matches, what does not and why, and where a pattern is wrong."""
 
-import lzma
-import sqlite3
-from pathlib import Path
-
 import pytest
+from conftest import TRACES, stored_names
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nsysacct.conditions import NumberPredicate
 from nsysacct.errors import PatternError, UsageError
 from nsysacct.names import parse
-from nsysacct.signatures import NumberPredicate, Pattern
+from nsysacct.signatures import Pattern
 
-TRACES = sorted((Path(__file__).parent.parent / "fixtures" / "traces").glob("*.sqlite.xz"))
+PACKED = sorted(TRACES.glob("*.sqlite.xz"))
 
 GEMV = "void k_rq_q4_gemv_mr<{}>(const unsigned char *, const float *, float *, int, int)"
 
@@ -229,18 +227,9 @@ def test_the_pattern_of_a_deep_name_matches_it():
     assert Pattern.of(name).match(name) == {}
 
 
-@pytest.mark.parametrize("path", TRACES, ids=lambda p: p.name)
+@pytest.mark.parametrize("path", PACKED, ids=lambda p: p.name)
 def test_the_pattern_of_every_shipped_name_matches_it_alone(path, tmp_path):
-    file = tmp_path / "t.sqlite"
-    file.write_bytes(lzma.decompress(path.read_bytes()))
-    db = sqlite3.connect(f"file:{file}?mode=ro", uri=True)
-    db.text_factory = lambda raw: raw.decode("utf-8", "replace")
-    query = (
-        "SELECT DISTINCT s.value FROM CUPTI_ACTIVITY_KIND_KERNEL k "
-        "JOIN StringIds s ON s.id = k.demangledName"
-    )
-    names = [parse(text) for (text,) in db.execute(query)]
-    db.close()
+    names = [parse(text) for text in dict(stored_names(path, tmp_path))]
     assert names
     for name in names:
         matched = [n for n in names if Pattern.of(name).match(n) is not None]

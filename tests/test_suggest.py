@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 
 from nsysacct.account import account
+from nsysacct.model import Account
 from nsysacct.names import parse
 from nsysacct.options import Options
 from nsysacct.registry import Registry, load_registry
@@ -23,6 +24,7 @@ def edited(text: str) -> str:
     text = re.sub(r"^recognise = \[\].*\n", "", text, flags=re.M).replace(
         "# recognise", "recognise"
     )
+    text = re.sub(r"^evidence = .*\n", "", text, flags=re.M)
     blocks = text.split("\n\n")
     for i, block in enumerate(blocks):
         if 'pattern = "k_fill' in block:  # the comment offers it for what sets up
@@ -53,6 +55,48 @@ def test_an_edited_suggestion_splits_like_the_shipped_registry(trace_file, name)
     assert {b.bucket: b.gpu_ns for b in mine.buckets} == {
         b.bucket: b.gpu_ns for b in theirs.buckets
     }
+
+
+def ns_of(found: Account) -> dict[str, int]:
+    return {b.bucket: b.gpu_ns for b in found.buckets}
+
+
+@pytest.mark.parametrize("ignore", [frozenset(), frozenset({"nvtx"})])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "llama_A_servernospec_graph", "llama_B_mtp_graph", "llama_B_plain_graph",
+        "llama_B_spec_graph", "overlap", "small_graph", "small_node_nvtx", "small_nvtx",
+        "torch_graphs_nvtx", "twoproc", "vgraph_k4", "vllm_draft_graph_nvtx", "vllm_eagle_graph",
+        "vllm_ngram_graph", "vllm_plain_graph",
+    ],
+)  # fmt: skip
+def test_an_unedited_suggestion_makes_no_account_worse(trace_file, name, ignore):
+    trace = read_trace(trace_file(name))
+    own = read_bytes(suggestion(investigate(trace), name="mine").encode(), "mine.toml")
+    without = account(trace, Options(ignore=ignore), Registry(()))
+    found = account(trace, Options(engine="mine", ignore=ignore), Registry((own,)))
+    known = account(trace, Options(ignore=ignore))
+    if found.rounds.verdict == "exact":  # what it adds is what the engine's own registry says
+        mine, theirs = ns_of(found), ns_of(known)
+        assert (found.rounds.value, found.rounds.k) == (known.rounds.value, known.rounds.k)
+        assert (mine["draft"], mine["verify"]) == (theirs["draft"], theirs["verify"])
+    else:
+        told = ("value", "verdict", "k", "width")
+        assert [getattr(found.rounds, t) for t in told] == [
+            getattr(without.rounds, t) for t in told
+        ]
+        assert ns_of(found) == ns_of(without)
+    assert found.rounds.value != 0 or without.rounds.value == 0
+
+
+def test_only_rows_that_other_passes_run_differently_make_a_suggestion_sure(trace_file):
+    text = suggestion(investigate(read_trace(trace_file("small_graph"))))
+    assert 'bucket = "verify"' in text and '\nwidth = "M"' in text
+    text = suggestion(investigate(read_trace(trace_file("vgraph_k4"))))
+    assert set(re.findall(r'^bucket = "(\w+)"', text, flags=re.M)) == {"shared"}
+    assert '"draft"? only draft passes run it' in text
+    assert 'replay = "none"' in text
 
 
 def test_a_suggestion_recognises_nothing_before_it_is_edited(trace_file):

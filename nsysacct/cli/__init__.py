@@ -7,6 +7,8 @@ object ``command``.
 
 from __future__ import annotations
 
+import difflib
+import glob
 import importlib
 import importlib.util
 import os
@@ -67,8 +69,21 @@ Examples:
   nsysacct whatif run.json --no-replay
 
 \b
-Exit codes: 0 done or passed; 1 judged and failed (gate, check);
-2 wrong usage; 3 no verdict (unreadable input, interrupt, internal error)."""
+Environment:
+  NSYSACCT_REGISTRY  further registry files or folders, separated like PATH
+  NSYSACCT_CACHE     folder for exports of .nsys-rep files
+  NSYSACCT_NSYS      the nsys to export them with
+  NO_COLOR           when set, no colours
+  COLUMNS            width of text, 40 to 120; the terminal's if not set
+
+\b
+Files:
+  nsysacct.toml      defaults of a project, in its folder or one above
+                     ([tool.nsysacct] of pyproject.toml does as well)
+
+\b
+Exit codes: 0 done or passed; 1 judged and failed (gate, check, registry
+check); 2 wrong usage; 3 no verdict (unreadable input, interrupt, error)."""
 
 
 class LazyGroup(click.Group):
@@ -85,6 +100,19 @@ class LazyGroup(click.Group):
         command = importlib.import_module(f"{__name__}.{cmd_name}").command
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; a name that is nearly one is told which."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as failure:
+            near = difflib.get_close_matches(args[0], self.list_commands(ctx), 1)
+            if not near:
+                raise
+            said = f"{failure.message.rstrip('.')} (did you mean {near[0]!r}?)"
+            raise click.UsageError(said, ctx) from failure
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table by section, without importing any command."""
@@ -122,6 +150,8 @@ class LazyGroup(click.Group):
                 **extra,
             )
         arguments = list(sys.argv[1:] if args is None else args)
+        if args is None and windows_expand_args and os.name == "nt":
+            arguments = with_files_for_patterns(arguments)
 
         debug = False
 
@@ -132,6 +162,17 @@ class LazyGroup(click.Group):
                 self.invoke(ctx)
 
         sys.exit(run_guarded(action, lambda: debug))
+
+
+def with_files_for_patterns(arguments: Sequence[str]) -> list[str]:
+    """`arguments` with the files in the place of ``*.json``, as shells but those of Windows do.
+
+    A pattern that no file matches stays: it may be one of kernel names.
+    """
+    found: list[str] = []
+    for argument in arguments:
+        found += sorted(glob.glob(argument)) or [argument]
+    return found
 
 
 def _exists(name: str) -> bool:

@@ -19,6 +19,7 @@ from nsysacct.cli._text import encodable, on_terminal, printable, wants_colour
 from nsysacct.errors import UsageError
 
 __all__ = [
+    "FILE",
     "Progress",
     "atomic_file",
     "echo_error",
@@ -37,13 +38,16 @@ __all__ = [
 
 Style = Callable[[str, str], str]
 
+FILE = click.Path(readable=False)
+"""A path to read or write: shells complete it, and what is wrong with it the reader says (exit 3)."""
+
 output_option = click.option(
-    "-o", "--output", metavar="FILE", help="Write to FILE instead of stdout ('-')."
+    "-o", "--output", metavar="FILE", type=FILE, help="Write to FILE instead of stdout ('-')."
 )
 force_option = click.option("--force", is_flag=True, help="Overwrite an output file.")
 
 
-def echo_text(text: str, *, newline: bool = True) -> None:
+def echo_text(text: str, *, newline: bool = True, data: bool = False) -> None:
     """Print `text` on stdout, safe for any terminal, console encoding and pipe.
 
     Parameters
@@ -53,6 +57,9 @@ def echo_text(text: str, *, newline: bool = True) -> None:
         `terminal_style` are kept where colours are wanted.
     newline : bool
         End with a new line, unless `text` has one already.
+    data : bool
+        For machines (JSON, CSV, ...): UTF-8 and bare line ends in a pipe or file, as programs that
+        read it expect, whatever the encoding of the console is.
 
     Raises
     ------
@@ -61,14 +68,22 @@ def echo_text(text: str, *, newline: bool = True) -> None:
     """
     if sys.stdout is None:
         raise OSError(errno.EBADF, "is closed", "stdout")
-    _print(printable(text, keep_colours=wants_colour(sys.stdout)), sys.stdout, newline)
+    text = printable(text, keep_colours=wants_colour(sys.stdout))
+    buffer = getattr(sys.stdout, "buffer", None)
+    if data and buffer is not None and not on_terminal(sys.stdout):
+        sys.stdout.flush()
+        ending = "" if text.endswith("\n") or not newline else "\n"
+        buffer.write((text + ending).encode("utf-8", "backslashreplace"))
+        buffer.flush()
+        return
+    _print(text, sys.stdout, newline)
 
 
 def terminal_style(stream: IO[str] | None = None) -> Style:
-    """`render.ansi` where colours are wanted, `render.plain` elsewhere."""
-    from nsysacct import render
+    """`ansi` where colours are wanted, `plain` elsewhere."""
+    from nsysacct.layout import ansi, plain
 
-    return render.ansi if wants_colour(stream) else render.plain
+    return ansi if wants_colour(stream) else plain
 
 
 def terminal_width() -> int:
@@ -95,8 +110,12 @@ def judged_failed() -> NoReturn:
     raise click.exceptions.Exit(1)
 
 
-def write_output(path: str | Path | None, text: str, force: bool = False) -> None:
+def write_output(
+    path: str | Path | None, text: str, force: bool = False, *, data: bool = False
+) -> None:
     """Write `text` to stdout (`path` None or ``-``) or whole-or-nothing to a file, as UTF-8.
+
+    `data`: as for `echo_text`.
 
     Raises
     ------
@@ -106,7 +125,7 @@ def write_output(path: str | Path | None, text: str, force: bool = False) -> Non
         It cannot be written; an earlier file is left as it was.
     """
     if path is None or str(path) == "-":
-        echo_text(text)
+        echo_text(text, data=data)
         return
     with atomic_file(path, force=force) as temporary:
         # what a file holds is looked at in terminals as well
@@ -148,7 +167,8 @@ def atomic_file(path: str | Path, *, force: bool = False) -> Iterator[Path]:
     except OSError as failure:
         if failure.errno is None or not _is_ours(failure, target):
             raise
-        raise OSError(failure.errno, failure.strerror, str(path)) from failure
+        # libraries put their own words around the system's
+        raise OSError(failure.errno, os.strerror(failure.errno), str(path)) from failure
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
@@ -158,7 +178,9 @@ def _is_ours(failure: OSError, target: Path) -> bool:
     """Whether `failure` is about writing `target` and not about some input of the block."""
     if failure.filename is None:
         return not isinstance(failure, ConnectionError)
-    return Path(failure.filename).name.startswith(_temporary_prefix(target))
+    # a copy that fails names its source first
+    named = failure.filename2 or failure.filename
+    return Path(os.fsdecode(named)).name.startswith(_temporary_prefix(target))
 
 
 def _temporary_prefix(target: Path) -> str:

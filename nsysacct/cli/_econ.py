@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -13,7 +12,8 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from nsysacct.cli._base import force_option, output_option, terminal_width, write_output
+from nsysacct import layout
+from nsysacct.cli._base import FILE, force_option, output_option, terminal_width, write_output
 from nsysacct.cli._inputs import account_of
 from nsysacct.cli._numbers import TIME_MS
 from nsysacct.cli._text import csv_cell
@@ -30,7 +30,7 @@ FORMATS = ("text", "json", "markdown", "csv")
 
 def account_argument(function: F) -> F:
     """Add the argument that names an account."""
-    return click.argument("account", metavar="TRACE|ACCOUNT.json")(function)
+    return click.argument("account", metavar="TRACE|ACCOUNT.json", type=FILE)(function)
 
 
 def format_option(function: F) -> F:
@@ -49,7 +49,7 @@ def plain_option(function: F) -> F:
         help="Wall of one plain decode step; overrides the account's.",
     )  # fmt: skip
     other = click.option(
-        "--plain-from", metavar="TRACE|JSON", callback=_plain_account,
+        "--plain-from", metavar="TRACE|JSON", type=FILE, callback=_plain_account,
         help="Capture of the same run without speculation: its plain step.",
     )  # fmt: skip
     return given(other(function))
@@ -118,27 +118,42 @@ def exact(option: str, text: str) -> Fraction:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Cells as they are printed; `title` is left out of CSV."""
+    """Cells as they are printed; `title` is left out of CSV, `text` replaces all in a terminal."""
 
     title: str
     columns: list[str]
     rows: list[list[str]]
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Sentences under a title; left out of CSV."""
+
+    title: str
+    sentences: list[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """An answer: `document` for JSON, the rest for people (CSV: the first table)."""
+    """An answer: `document` for JSON, the rest for people (CSV: the first table).
+
+    `head` and `notes` are sentences, one line each: every format breaks them in its own way.
+    `csv` is for an answer without tables.
+    """
 
     kind: str
     document: Any
     tables: list[Table]
     head: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    sections: list[Section] = field(default_factory=list)
+    csv: Table | None = None
 
 
 def emit(page: Page, fmt: str, output: str | None, force: bool) -> None:
     """Print a page in a format, or write it to a file."""
-    write_output(output, _RENDER[fmt](page), force=force)
+    write_output(output, _RENDER[fmt](page), force=force, data=fmt in ("json", "csv"))
 
 
 def cell(value: float | None, digits: int = 3, unit: str = "") -> str:
@@ -160,37 +175,37 @@ def _json(page: Page) -> str:
 
 
 def _text(page: Page) -> str:
-    blocks = ["\n".join(page.head)] if page.head else []
+    blocks = ["\n".join(wrapped(line, hang=2) for line in page.head)] if page.head else []
+    blocks += [_section_text(section) for section in page.sections]
     blocks += [table_text(table).removesuffix("\n") for table in page.tables]
     if page.notes:
         blocks.append("\n".join(wrapped(f"note: {note}", hang=6) for note in page.notes))
     return "\n\n".join(blocks) + "\n"
 
 
-def wrapped(text: str, hang: int = 0) -> str:
-    """Fold a line to the terminal (79 columns elsewhere), continued `hang` columns in."""
-    return textwrap.fill(
-        text, terminal_width() - 1, subsequent_indent=" " * hang, break_on_hyphens=False
-    )
+def _section_text(section: Section) -> str:
+    return "\n".join([section.title, *(wrapped(s, indent=2, hang=4) for s in section.sentences)])
 
 
-def table_text(table: Table) -> str:
+def wrapped(text: str, *, indent: int = 0, hang: int = 0) -> str:
+    """Fold a line to the terminal (80 columns elsewhere), continued `hang` columns in."""
+    return layout.fold(text, terminal_width(), indent=indent, hang=hang)
+
+
+def table_text(given: Table) -> str:
     """Title, column heads and rows, aligned for a terminal."""
-    widths = [
-        max(len(row[i]) for row in [table.columns, *table.rows]) for i in range(len(table.columns))
-    ]
-    lines = [table.title] if table.title else []
-    lines += [_aligned(row, widths) for row in [table.columns, *table.rows]]
-    return "\n".join(lines) + "\n"
-
-
-def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
-    first, rest = row[0].ljust(widths[0]), zip(row[1:], widths[1:], strict=True)
-    return "  ".join([first, *(word.rjust(width) for word, width in rest)]).rstrip()
+    if given.text:
+        return given.text + "\n"
+    title = [wrapped(given.title)] if given.title else []
+    lines = layout.table([given.columns, *given.rows], terminal_width())
+    return "\n".join([*title, *lines]) + "\n"
 
 
 def _markdown(page: Page) -> str:
     blocks = ["\n\n".join(map(md, page.head))] if page.head else []
+    for section in page.sections:
+        bullets = "\n".join(f"- {md(sentence)}" for sentence in section.sentences)
+        blocks.append(f"### {md(section.title)}\n\n{bullets}")
     for table in page.tables:
         lines = [f"### {md(table.title)}", ""] if table.title else []
         lines.append("| " + " | ".join(table.columns) + " |")
@@ -205,7 +220,7 @@ def _markdown(page: Page) -> str:
 def _csv(page: Page) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    table = page.tables[0]
+    table = page.csv or page.tables[0]
     writer.writerows([csv_cell(word) for word in row] for row in [table.columns, *table.rows])
     return out.getvalue()
 

@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
+from nsysacct.cli._base import FILE
+from nsysacct.cli._inputs import is_account_json
 from nsysacct.cli._numbers import nanoseconds, whole
 from nsysacct.errors import UsageError
 
@@ -18,14 +21,15 @@ if TYPE_CHECKING:
     from nsysacct.logs import LogReading
 
 _TRACE_OPTIONS = (
-    click.option("--engine", metavar="NAME", help="Engine whose registry to use (default: recognised)."),
+    click.option("--engine", metavar="NAME",
+                 help="Engine whose registry to use, or ENGINE/VARIANT (default: recognised)."),
     click.option("--layers", metavar="N|KIND=N", multiple=True,
                  help="Model layers, e.g. 64, or gdn=48 for one kind; repeatable."),
-    click.option("--k", type=click.IntRange(1, 64), help="Draft tokens proposed a round."),
+    click.option("--k", metavar="N", type=click.IntRange(1, 64), help="Draft tokens proposed a round."),
     click.option("--n-ok", metavar="C0,C1,..", help="Rounds that accepted 0, 1, .. k drafts."),
-    click.option("--plan", metavar="TEXT",
+    click.option("--plan", metavar="PLAN",
                  help='What surrounds the rounds: "prefill=96 decode=64 rounds closing=2".'),
-    click.option("--closing", type=click.IntRange(0), help="Plain steps after the last round."),
+    click.option("--closing", metavar="N", type=click.IntRange(0), help="Plain steps after the last round."),
     click.option("--step-ms", metavar="MS", help="Wall of one plain step, to price steps without a time."),
     click.option("--wall-ms", metavar="MS", help="Wall of the speculative part, as the run printed it."),
     click.option("--ignore", "ignored", metavar="BASIS", multiple=True,
@@ -34,15 +38,15 @@ _TRACE_OPTIONS = (
                  help='NVTX ranges of a phase, e.g. verify="Target*"; repeatable.'),
     click.option("--graph-role", "graph_roles", metavar="ID=BUCKET", multiple=True,
                  help="Role of an executable graph, e.g. 7=verify."),
-    click.option("--log", "log", metavar="FILE",
+    click.option("--log", "log", metavar="FILE", type=FILE,
                  help="The run's own log ('-': stdin): acceptance, and a witness for the rounds."),
     click.option("--log-lines", metavar="A:B", help="Lines of the log that belong to the capture."),
     click.option("--pid", metavar="PID",
                  help="Process to show (decimal, as the OS has it); all: sum the ranks of one job."),
-    click.option("--gpu", type=click.IntRange(0), help="GPU to show."),
+    click.option("--gpu", metavar="N", type=click.IntRange(0), help="GPU to show."),
     click.option("--label", "labels", metavar="KEY=VALUE", multiple=True,
                  help="What the run was (model=..., quant=...); travels in the account."),
-    click.option("--registry", "registries", metavar="PATH", multiple=True,
+    click.option("--registry", "registries", metavar="PATH", type=FILE, multiple=True,
                  help="Further registry file or folder."),
 )  # fmt: skip
 
@@ -52,7 +56,7 @@ _NAMES = ("engine", "layers", "k", "n_ok", "plan", "closing", "step_ms", "wall_m
 """Parameters of `read_options`, in the order of `_TRACE_OPTIONS`."""
 
 _RUN_OPTIONS = {
-    "k": click.option("--run-k", type=click.IntRange(1, 64), help="Draft tokens of the run itself."),
+    "k": click.option("--run-k", metavar="N", type=click.IntRange(1, 64), help="Draft tokens of the run itself."),
     "n_ok": click.option("--run-n-ok", metavar="C0,C1,..",
                          help="Rounds of the run itself by accepted drafts."),
 }  # fmt: skip
@@ -78,12 +82,44 @@ def _with_options(
 
     @wraps(command)
     def wrapped(**values: Any) -> Any:
+        _refuse_for_accounts(frozenset(taken.values()))
         shared = {name: values.pop(given) for name, given in taken.items()}
         return command(options=read_options(**shared), **values)
 
     for name, option in reversed(list(zip(_NAMES, _TRACE_OPTIONS, strict=True))):
         wrapped = replaced.get(name, option)(wrapped)
     return wrapped
+
+
+def _refuse_for_accounts(names: frozenset[str]) -> None:
+    """Raise when an option on how to split is given and each input is an account: it does nothing."""
+    context = click.get_current_context()
+    given = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name in names
+        and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
+    ]
+    if not given:
+        return
+    read = [
+        Path(word)
+        for parameter in context.command.params
+        if isinstance(parameter, click.Argument) or parameter.name in ("base_files", "head_files")
+        for word in _words(context.params[parameter.name or ""])
+        if Path(word).is_file()
+    ]
+    if read and all(map(is_account_json, read)):
+        raise UsageError(
+            given[0],
+            f"is for splitting a trace, and {read[0].name} is an account already",
+            "split the trace again with it",
+        )
+
+
+def _words(value: object) -> list[str]:
+    words = value if isinstance(value, tuple) else (value,)
+    return [word for word in words if isinstance(word, str)]
 
 
 def read_options(
@@ -121,6 +157,7 @@ def read_options(
     from nsysacct.grammar import Plan
     from nsysacct.model import BUCKETS, PROVENANCE
     from nsysacct.nvtx import Rule
+    from nsysacct.options import check_layer_kinds
 
     given = {"--engine": engine, "--n-ok": n_ok, "--plan": plan, "--log": log, "--pid": pid}
     for option, text in given.items():
@@ -151,9 +188,12 @@ def read_options(
     for text in graph_roles:
         graph, word = _pair("--graph-role", text)
         roles[whole("--graph-role", graph)] = bucket("--graph-role", word)
+    registry_paths = (*defaults.registry, *registries)
+    counts = _layers(layers) or dict(defaults.layers)
+    check_layer_kinds("--layers", counts, registry_paths)
     return Options(
         engine=engine,
-        layers=_layers(layers) or dict(defaults.layers),
+        layers=counts,
         k=defaults.k if k is None and n_ok is None else k,
         n_ok=_histogram(n_ok) if n_ok else None,
         plan=read_plan,
@@ -167,7 +207,7 @@ def read_options(
         log=_log(log, log_lines, engine) if log else None,
         gpu=gpu,
         labels={**defaults.labels, **dict(_pair("--label", text) for text in labels)},
-        registry_paths=(*defaults.registry, *registries),
+        registry_paths=registry_paths,
     )
 
 
@@ -232,6 +272,7 @@ def _log(path: str, lines: str | None, engine: str | None) -> LogReading:
     """Read the run's own log; an engine whose log has no reader is tried as any."""
     from nsysacct.logs import READERS, read_log
 
-    named = engine if engine in READERS else None
+    base = (engine or "").partition("/")[0]
+    named = base if base in READERS else None
     source = sys.stdin.buffer.read() if path == "-" else Path(path)
     return read_log(source, named, lines=line_range("--log-lines", lines))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -56,6 +57,7 @@ class Progress:
         self._stream = stream if stream is not None else sys.stderr
         self._clock = clock
         self._enabled = on_terminal(self._stream)
+        self._columns = _columns(self._stream)
         self._start = clock()
         self._next = self._start + FIRST_S
         self._shown = 0
@@ -88,6 +90,7 @@ class Progress:
 
     def _show(self, line: str) -> None:
         line = printable(line, one_line=True)
+        line = line[: self._columns - 1]  # what wraps cannot be wiped
         self._write("\r" + line.ljust(self._shown))
         self._shown = len(line)
 
@@ -96,6 +99,13 @@ class Progress:
         with contextlib.suppress(OSError, ValueError):
             self._stream.write(encodable(text, self._stream))
             self._stream.flush()
+
+
+def _columns(stream: IO[str]) -> int:
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError, AttributeError):  # no terminal, or none that tells
+        return 80
 
 
 def progress_line(label: str, done: int, total: int | None, unit: str, elapsed_s: float) -> str:

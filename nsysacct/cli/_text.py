@@ -80,13 +80,37 @@ def csv_cell(text: str) -> str:
     )
 
 
+_PLAIN = {
+    "→": "->", "←": "<-", "±": "+-", "…": "~", "×": "x", "·": ".", "–": "-", "—": "-", "µ": "u",
+    "≤": "<=", "≥": ">=", "‘": "'", "’": "'", "“": '"', "”": '"', "✅": "OK", "❌": "X", "⚠️": "!",
+}  # fmt: skip
+"""What our own signs are on a console that lacks them."""
+
+
 def encodable(text: str, stream: IO[str]) -> str:
-    """`text` with what the encoding of `stream` lacks replaced, so that printing cannot fail."""
+    """`text` with what the encoding of `stream` lacks replaced, so that printing cannot fail.
+
+    Our own signs become plain ones, other characters a question mark.
+    """
     encoding = getattr(stream, "encoding", None) or "ascii"
     try:
-        return text.encode(encoding, "replace").decode(encoding, "replace")
+        "".encode(encoding)
     except LookupError:
-        return text.encode("ascii", "replace").decode("ascii")
+        encoding = "ascii"
+    if _fits(text, encoding):
+        return text
+    for sign, plain in _PLAIN.items():
+        if sign in text and not _fits(sign, encoding):
+            text = text.replace(sign, plain)
+    return text.encode(encoding, "replace").decode(encoding, "replace")
+
+
+def _fits(text: str, encoding: str) -> bool:
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def on_terminal(stream: IO[str] | None) -> bool:

@@ -12,7 +12,9 @@ import click
 import msgspec
 
 from nsysacct.acceptance import Bounds, Rate, Summary, contradictions, is_exact, summarise
+from nsysacct.cli._base import FILE
 from nsysacct.cli._econ import Page, Table, cell, emit, format_option, span
+from nsysacct.cli._help import page
 from nsysacct.cli._numbers import Finite
 from nsysacct.cli._options import line_range
 from nsysacct.errors import UsageError
@@ -27,8 +29,8 @@ _BASES = {
 }
 
 
-@click.command(name="acceptance")
-@click.argument("logs", nargs=-1, required=True, metavar="LOG...")
+@page("acceptance")
+@click.argument("logs", nargs=-1, required=True, metavar="LOG...", type=FILE)
 @click.option(
     "--label",
     "labels",
@@ -39,14 +41,18 @@ _BASES = {
 @click.option("--engine", type=click.Choice(tuple(READERS)), help="Engine (default: recognised).")
 @click.option("--lines", "lines", metavar="FROM:TO", help="Read only these lines of each log.")
 @click.option(
-    "--rounds", type=click.IntRange(min=0), help="Rounds a trace shows, to check against."
+    "--rounds",
+    metavar="N",
+    type=click.IntRange(min=0),
+    help="Rounds a trace shows, to check against.",
 )
 @click.option(
     "--confidence",
     type=Finite(0, 1, min_open=True, max_open=True),
     default=0.95,
     show_default=True,
-    help="Of the intervals.",
+    metavar="P",
+    help="Confidence of the intervals.",
 )
 @format_option
 def command(
@@ -64,6 +70,12 @@ def command(
 
     One log: rounds, rates a position with their denominators, histogram or its bounds. Several:
     a table by kind of request.
+
+    \b
+    Examples:
+      nsysacct acceptance run.log
+      nsysacct acceptance run.log --rounds 42 --lines 120:
+      nsysacct acceptance a.log b.log --label scenario=chat --label scenario=code
     """
     if logs.count("-") > 1:
         raise UsageError("-", "stdin can be read once", "name files for the others")
@@ -235,10 +247,14 @@ def _parts(reading: LogReading) -> Table:
 
 def _several(readings: list[tuple[str, str, LogReading]], confidence: float) -> Page:
     scenarios = by_scenario(readings, confidence)
-    columns = ["scenario", "logs", "engine", "rounds", "k", "accepted", "rate and interval",
-               "drafts a round", "alpha", "interval", "speculation"]  # fmt: skip
+    # the answer first: on a narrow terminal the rest goes into a second block
+    columns = ["scenario", "speculation", "alpha", "interval", "rounds", "k", "accepted",
+               "rate and interval", "drafts a round", "logs", "engine"]  # fmt: skip
     table = Table("Acceptance by kind of request", columns, [_row(s) for s in scenarios])
-    notes = [f"{s.name}: {s.advice}, {s.why}" for s in scenarios]
+    advice: dict[str, list[str]] = {}
+    for s in scenarios:
+        advice.setdefault(f"{s.advice}, {s.why}", []).append(s.name)
+    notes = [f"{said}: {', '.join(dict.fromkeys(names))}" for said, names in advice.items()]
     notes += [
         "alpha: accepted drafts over tested ones (accepted and first rejected of each round)",
         SOURCE,
@@ -277,14 +293,14 @@ def _row(s: Scenario) -> list[str]:
         accepted = f"{summary.accepted}/{_count(summary.drafted)}"
     return [
         s.name,
-        str(len(s.logs)),
-        s.engine,
+        s.advice,
+        cell(s.alpha),
+        span(s.alpha_low, s.alpha_high, 3),
         _count(summary.rounds),
         _count(summary.k),
         accepted,
         _share(summary.rate),
         cell(summary.mean),
-        cell(s.alpha),
-        span(s.alpha_low, s.alpha_high, 3),
-        s.advice,
+        str(len(s.logs)),
+        s.engine,
     ]

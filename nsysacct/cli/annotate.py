@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nsysacct.cli._base import atomic_file, echo_text, force_option, refuse_existing
+from nsysacct.cli._base import FILE, atomic_file, echo_text, force_option, refuse_existing
+from nsysacct.cli._help import page
 from nsysacct.cli._inputs import is_account_json
 from nsysacct.cli._options import trace_options
 from nsysacct.errors import UsageError
@@ -16,10 +17,12 @@ if TYPE_CHECKING:
     from nsysacct.account import Options
 
 
-@click.command("annotate")
-@click.argument("trace", type=click.Path())
+@page("annotate")
+@click.argument("trace", type=FILE)
 @trace_options
-@click.option("-o", "--output", metavar="FILE", required=True, help="Copy to write (.sqlite).")
+@click.option(
+    "-o", "--output", metavar="FILE", type=FILE, required=True, help="Copy to write (.sqlite)."
+)
 @force_option
 def command(trace: str, options: Options, output: str, force: bool) -> None:
     """Copy the export TRACE and add bucket, basis and round of every event in NSYSACCT_* tables.

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nsysacct.cli._base import Progress, atomic_file, echo_text, refuse_existing
+from nsysacct.cli._base import FILE, Progress, atomic_file, echo_text, refuse_existing
 from nsysacct.cli._econ import Table, cell, table_text
 from nsysacct.cli._exits import NO_VERDICT
+from nsysacct.cli._help import BatchPage, page
 from nsysacct.cli._options import trace_options
 
 if TYPE_CHECKING:
@@ -22,22 +23,25 @@ MOST_LINES = 50
 """Rows of the table on the terminal; the rest is in the accounts and in ``--parquet``."""
 
 
-@click.command("batch")
-@click.argument("patterns", nargs=-1, required=True, metavar="PATTERN...")
+@page("batch", BatchPage)
+@click.argument("patterns", nargs=-1, required=True, metavar="PATTERN...", type=FILE)
 @trace_options
 @click.option(
     "-o",
     "--output",
     "folder",
     metavar="FOLDER",
+    type=FILE,
     default="accounts",
     show_default=True,
     help="Where the accounts go, one JSON a trace.",
 )
-@click.option("--parquet", metavar="FILE", help="Also write all rows as one Parquet table.")
+@click.option(
+    "--parquet", metavar="FILE", type=FILE, help="Also write all rows as one Parquet table."
+)
 @click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler to use, e.g. tcp://host:8786.")
 @click.option(
-    "--workers", type=click.IntRange(1), help="Worker processes here.  [default: one a core]"
+    "--workers", type=int, metavar="N", help="Worker processes here.  [default: one a core]"
 )
 @click.option(
     "--memory",
@@ -76,13 +80,12 @@ def command(
 
     if parquet is not None:
         refuse_existing(Path(parquet), force)
+    cluster = Cluster(scheduler, workers, memory)
     sources = find_sources(patterns)
     outcomes: list[Outcome] = []
     rows: list[Row] = []
     with Progress("accounting", total=len(sources), unit="traces") as progress:
-        for outcome in run(
-            sources, folder, options, Cluster(scheduler, workers, memory), force=force
-        ):
+        for outcome in run(sources, folder, options, cluster, force=force):
             if outcome.account is not None:
                 rows += rows_of(outcome.account)
             outcomes.append(_without_account(outcome))
@@ -145,10 +148,10 @@ def summary(rows: Sequence[Row], outcomes: Sequence[Outcome], folder: str) -> st
 
 
 def _table(rows: Sequence[Row]) -> Table:
-    columns = ["trace", "pid", "GPU", "engine", "rounds", "k", "draft ms", "verify ms", "replay ms",
-               "residual ms", "blind"]  # fmt: skip
+    columns = ["trace", "pid", "GPU", "engine", "rounds", "k", "draft", "verify", "replay",
+               "residual", "blind"]  # fmt: skip
     return Table(
-        "per round",
+        "ms a round",
         columns,
         [
             [

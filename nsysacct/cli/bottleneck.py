@@ -15,27 +15,29 @@ from nsysacct.cli._econ import (
     emit,
     format_option,
     plain_option,
-    table_text,
     wrapped,
 )
+from nsysacct.cli._help import page
 from nsysacct.cli._inputs import account_of
 from nsysacct.cli._numbers import Finite
 from nsysacct.cli._options import trace_options
 from nsysacct.economics import Costs, costs_of
 from nsysacct.errors import NsysacctError
+from nsysacct.layout import share as share_text
 
 if TYPE_CHECKING:
     from nsysacct.account import Options
     from nsysacct.model import Account
 
 
-@click.command(name="bottleneck")
+@page("bottleneck")
 @account_argument
 @click.option("--weight-bytes", metavar="SIZE", help="Weights a plain step reads, e.g. 14.4GB.")
 @click.option("--active-bytes", metavar="SIZE", help="Of a MoE: what one token reads.")
 @click.option(
     "--dram-share",
     type=Finite(0, 1),
+    metavar="SHARE",
     help="DRAM throughput over its peak, from GPU metrics.",
 )
 @plain_option
@@ -84,6 +86,7 @@ def command(
     def giga(value: float | None) -> float | None:
         return None if value is None else value / 1e9
 
+    impossible = ", impossible" if (found.bandwidth_share or 0) > 1 else ""
     shares = Table(
         "What a plain step does",
         ["figure", "value"],
@@ -92,26 +95,22 @@ def command(
             ["bytes read, GB", cell(giga(found.bytes_per_step), 2)],
             ["achieved, GB/s", cell(giga(found.achieved_bytes_per_s), 0)],
             ["card, GB/s", cell(giga(found.card_bytes_per_s), 0)],
-            ["share of bandwidth", cell(found.bandwidth_share)],
+            [f"share of bandwidth{impossible}", cell(found.bandwidth_share)],
             ["share of wall without GPU work", cell(found.idle_share)],
             ["a verified row more, plain steps", cell(found.row_cost_plain_steps)],
         ],
     )
     stakes = Table(
-        "At stake",
+        "At stake, at most",
         ["lever", "ms", "share of wall", "basis", "what"],
         [
-            [s.lever, cell(s.at_stake_ms, 2), f"{s.share_of_wall:.1%}", s.basis, s.detail]
+            [s.lever, cell(s.at_stake_ms, 2), share_text(s.share_of_wall), s.basis, s.detail]
             for s in found.stakes
         ],
+        _at_stake(found.stakes),
     )
-    head = [wrapped(f"{found.verdict}: {found.reasons[0]}", hang=2)]
-    tables = [shares]
-    if found.stakes and fmt == "text":
-        head += ["\n" + table_text(shares), _at_stake(found.stakes)]
-        tables = []
-    elif found.stakes:
-        tables.append(stakes)
+    head = [f"{found.verdict}: {found.reasons[0]}"]
+    tables = [shares, stakes] if found.stakes else [shares]
     emit(Page("bottleneck", found, tables, head, [*found.reasons[1:], *notes]), fmt, output, force)
 
 
@@ -119,7 +118,7 @@ def _at_stake(stakes: list[Stake]) -> str:
     """Levers by time, each with what would have to happen and how the time is known."""
     lines = [f"{'At stake, at most':18}  {'ms':>9}  {'of wall':>7}"]
     for stake in stakes:
-        share = f"{stake.share_of_wall:.1%}"
+        share = share_text(stake.share_of_wall)
         lines.append(f"{stake.lever:18}  {stake.at_stake_ms:9.2f}  {share:>7}")
-        lines.append(wrapped(f"    {stake.detail} [{stake.basis}]", hang=4))
+        lines.append(wrapped(f"{stake.detail} [{stake.basis}]", indent=4, hang=4))
     return "\n".join(lines)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from nsysacct.cli._base import echo_text
+from nsysacct.cli._help import Pages
 
 
-@click.group("cache")
+@click.group("cache", cls=Pages)
 def command() -> None:
     """List or clear what was exported from .nsys-rep files.
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import click
 
+from nsysacct.cli._base import FILE
 from nsysacct.cli._econ import Page, Table, cell, emit, format_option
+from nsysacct.cli._help import page
 from nsysacct.cli._inputs import account_of
-from nsysacct.compare import compare
+from nsysacct.compare import Figure, compare
 
 
-@click.command(name="compare")
-@click.argument("first", metavar="TRACE|A.json")
-@click.argument("second", metavar="TRACE|B.json")
+@page("compare")
+@click.argument("first", metavar="TRACE|A.json", type=FILE)
+@click.argument("second", metavar="TRACE|B.json", type=FILE)
 @format_option
 def command(first: str, second: str, fmt: str, output: str | None, force: bool) -> None:
     """Compare two engines on one prompt.
@@ -29,8 +31,8 @@ def command(first: str, second: str, fmt: str, output: str | None, force: bool) 
         [
             figure.name,
             figure.unit,
-            cell(figure.a),
-            cell(figure.b),
+            cell(figure.a, _digits(figure)),
+            cell(figure.b, _digits(figure)),
             cell(figure.ratio, 3) if found.fair else figure.relation,
         ]
         for figure in found.figures
@@ -43,3 +45,7 @@ def command(first: str, second: str, fmt: str, output: str | None, force: bool) 
     emit(
         Page("compare", found, [Table("Per round", columns, rows)], head, notes), fmt, output, force
     )
+
+
+def _digits(figure: Figure) -> int:
+    return 0 if figure.unit in ("", "rows") else 3

@@ -6,9 +6,10 @@ import click
 from click.shell_completion import get_completion_class
 
 from nsysacct.cli._base import echo_text
+from nsysacct.cli._help import page
 
 
-@click.command("completion")
+@page("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nsysacct.cli._base import FILE
 from nsysacct.cli._econ import Page, Table, cell, emit, format_option
+from nsysacct.cli._help import page
 from nsysacct.cli._inputs import account_of
 from nsysacct.cli._options import trace_options
 from nsysacct.curve import curve, samples_of
@@ -16,10 +18,12 @@ if TYPE_CHECKING:
     from nsysacct.account import Options
 
 
-@click.command(name="curve")
-@click.argument("accounts", nargs=-1, required=True, metavar="TRACE|ACCOUNT.json...")
-@click.option("--experts", type=click.IntRange(min=1), help="Experts of a MoE layer.")
-@click.option("--experts-per-token", type=click.IntRange(min=1), help="Experts a token uses.")
+@page("curve")
+@click.argument("accounts", nargs=-1, required=True, metavar="TRACE|ACCOUNT.json...", type=FILE)
+@click.option("--experts", metavar="N", type=click.IntRange(min=1), help="Experts of a MoE layer.")
+@click.option(
+    "--experts-per-token", metavar="N", type=click.IntRange(min=1), help="Experts a token uses."
+)
 @trace_options
 @format_option
 def command(

@@ -11,7 +11,15 @@ from pathlib import Path
 
 import click
 
-from nsysacct.cli._base import atomic_file, echo_text, force_option, terminal_style, terminal_width
+from nsysacct.cli._base import (
+    FILE,
+    atomic_file,
+    echo_text,
+    force_option,
+    terminal_style,
+    terminal_width,
+)
+from nsysacct.cli._help import page
 from nsysacct.errors import TraceError
 
 NAME = "small_graph.sqlite"
@@ -19,8 +27,10 @@ WORDS = "--layers 8 --closing 2 --n-ok 5,1,2,2"
 """What the program said about this run: 8 layers; 10 rounds, of which 5 accepted no draft."""
 
 
-@click.command("demo")
-@click.option("--save", metavar="FILE", help="Also keep the trace, to try other commands on it.")
+@page("demo")
+@click.option(
+    "--save", metavar="FILE", type=FILE, help="Also keep the trace, to try other commands on it."
+)
 @force_option
 def command(save: str | None, force: bool) -> None:
     """Split a real trace that comes with nsysacct: 10 rounds of a small model on an H200.

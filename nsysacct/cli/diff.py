@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nsysacct.cli._base import force_option, output_option, write_output
+from nsysacct.cli._base import FILE, force_option, output_option, terminal_width, write_output
+from nsysacct.cli._help import page
 from nsysacct.cli._inputs import account_of
 from nsysacct.cli._options import trace_options
 
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
     from nsysacct.diff import Per
 
 
-@click.command("diff")
-@click.argument("base", metavar="A")
-@click.argument("head", metavar="B")
+@page("diff")
+@click.argument("base", metavar="A", type=FILE)
+@click.argument("head", metavar="B", type=FILE)
 @click.option(
     "--per",
     type=click.Choice(["round", "token", "run"]),
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     type=click.Choice(["text", "markdown", "json"]),
     default="text",
     show_default=True,
+    help="How to print it.",
 )
 @output_option
 @force_option
@@ -55,10 +57,12 @@ def command(
     """
     from nsysacct.comparability import Side
     from nsysacct.diff import diff
-    from nsysacct.diff_output import FORMATS
+    from nsysacct.diff_output import FORMATS, text
 
     sides = [
         [Side(role, Path(path).name, account_of(path, options))]
         for role, path in (("base", base), ("head", head))
     ]
-    write_output(output, FORMATS[form](diff(sides[0], sides[1], per)), force=force)
+    found = diff(sides[0], sides[1], per)
+    body = text(found, terminal_width()) if form == "text" else FORMATS[form](found)
+    write_output(output, body, force=force, data=form == "json")

@@ -9,12 +9,14 @@ import click
 from nsysacct.bottleneck import parse_bytes
 from nsysacct.cli._econ import (
     Page,
+    Section,
     Table,
     account_argument,
     emit,
     format_option,
     plain_option,
 )
+from nsysacct.cli._help import page
 from nsysacct.cli._inputs import account_of
 from nsysacct.cli._options import trace_options
 from nsysacct.explain import Sentence, explain
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from nsysacct.model import Account
 
 
-@click.command(name="explain")
+@page("explain")
 @account_argument
 @click.option("--weight-bytes", metavar="SIZE", help="Weights a plain step reads, e.g. 14.4GB.")
 @click.option("--active-bytes", metavar="SIZE", help="Of a MoE: what one token reads.")
@@ -67,21 +69,19 @@ def command(
         "Reasons to give up": found.give_up,
         "Not visible": found.missing,
     }
-    head = [] if fmt == "csv" else [_section(t, s, fmt) for t, s in sections.items() if s]
     rows = [
         [title, s.topic, s.state, s.text, s.basis, s.how]
         for title, sentences in sections.items()
         for s in sentences
     ]
-    table = Table("", ["section", "topic", "state", "text", "basis", "how"], rows)
-    emit(Page("explain", found, [table] if fmt == "csv" else [], head), fmt, output, force)
-
-
-def _section(title: str, sentences: list[Sentence], fmt: str) -> str:
-    bullet, heading = ("- ", f"### {title}\n") if fmt == "markdown" else ("  ", title)
-    return "\n".join([heading, *(bullet + _line(sentence) for sentence in sentences)]) + (
-        "" if fmt == "markdown" else "\n"
+    page = Page(
+        "explain",
+        found,
+        [],
+        sections=[Section(t, [_line(s) for s in said]) for t, said in sections.items() if said],
+        csv=Table("", ["section", "topic", "state", "text", "basis", "how"], rows),
     )
+    emit(page, fmt, output, force)
 
 
 def _line(sentence: Sentence) -> str:

@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nsysacct.cli._base import (
+    FILE,
     echo_text,
     force_option,
     judged_failed,
     output_option,
     refuse_existing,
+    terminal_width,
     write_output,
 )
 from nsysacct.cli._exits import NO_VERDICT
+from nsysacct.cli._help import JudgingPage
 from nsysacct.cli._inputs import account_of
 from nsysacct.cli._numbers import Finite
 from nsysacct.cli._options import trace_options
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 FORMATS = ("text", "markdown", "junit", "sarif", "json")
 
 
-class ManyFiles(click.Command):
+class ManyFiles(JudgingPage):
     """A command whose ``--base`` and ``--head`` take all files up to the next option.
 
     So that a shell pattern works: ``--base runs/main-*.json``.
@@ -74,6 +77,7 @@ def spread_files(args: Sequence[str], many: Sequence[str]) -> list[str]:
     "--base",
     "base_files",
     metavar="FILE...",
+    type=FILE,
     multiple=True,
     help="Captures to compare with: exports or account JSON; several are allowed.",
 )
@@ -81,6 +85,7 @@ def spread_files(args: Sequence[str], many: Sequence[str]) -> list[str]:
     "--head",
     "head_files",
     metavar="FILE...",
+    type=FILE,
     multiple=True,
     required=True,
     help="Captures of the change.",
@@ -90,6 +95,7 @@ def spread_files(args: Sequence[str], many: Sequence[str]) -> list[str]:
 )
 @click.option(
     "--last",
+    metavar="N",
     type=click.IntRange(1),
     default=10,
     show_default=True,
@@ -103,11 +109,12 @@ def spread_files(args: Sequence[str], many: Sequence[str]) -> list[str]:
     help="E.g. verify.ns_per_round:+5%, draft.ns_per_round:+50us, "
     "tokens.per_round:-3%, blind.share:<=1%; repeatable.",
 )
-@click.option("--limits", "limits_file", metavar="FILE", help="Limits file (TOML).")
+@click.option("--limits", "limits_file", metavar="FILE", type=FILE, help="File of limits (TOML).")
 @click.option(
     "--confidence",
     type=Finite(0.5, 1, max_open=True),
-    help="Of the interval, two-sided.  [default: 0.95]",
+    metavar="P",
+    help="Confidence of the interval, two-sided.  [default: 0.95]",
 )
 @click.option(
     "--inconclusive",
@@ -125,7 +132,14 @@ def spread_files(args: Sequence[str], many: Sequence[str]) -> list[str]:
     type=click.Choice(["inferred", "exact"]),
     help="Weakest verdict on the number of rounds that is proof.  [default: inferred]",
 )
-@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    default="text",
+    show_default=True,
+    help="How to print the verdict.",
+)
 @click.option(
     "--github",
     is_flag=True,
@@ -158,12 +172,10 @@ def command(
       nsysacct gate --base main.json --head pr.sqlite --limits gate.toml
       nsysacct gate --base a.json --head b.json --limit 'verify.ns_per_round:+5%'
       nsysacct gate --against history.db:main --head pr/*.json --github
-
-    \b
-    Exit codes: 0 pass; 1 fail; 2 wrong usage; 3 no verdict.
     """
     from nsysacct.gate import judge
     from nsysacct.gate_output import FORMATS as WRITERS
+    from nsysacct.gate_output import text
 
     if bool(base_files) == bool(against):
         raise UsageError("gate", "needs --base or --against, one of them", "give the base")
@@ -179,7 +191,8 @@ def command(
     )
     verdict = judge(base, head, limits, **settings)
     verdict = _with_notes(verdict, notes)
-    write_output(output, WRITERS[form](verdict), force=force)
+    body = text(verdict, terminal_width()) if form == "text" else WRITERS[form](verdict)
+    write_output(output, body, force=force, data=form not in ("text", "markdown"))
     if github:
         _write_github(verdict, on_stdout=output not in (None, "-") or form in ("text", "markdown"))
     if verdict.outcome == "fail":

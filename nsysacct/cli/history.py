@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nsysacct.cli._base import (
+    FILE,
     atomic_file,
     echo_text,
     force_option,
     output_option,
+    terminal_width,
     write_output,
 )
+from nsysacct.cli._help import Pages
 from nsysacct.cli._inputs import account_of
 from nsysacct.cli._options import trace_options
 
@@ -23,14 +26,15 @@ if TYPE_CHECKING:
     from nsysacct.history import Trend
 
 series_option = click.option(
-    "--series", default="main", show_default=True, help="Series, such as a branch."
+    "--series", metavar="NAME", default="main", show_default=True, help="Series, such as a branch."
 )
 format_option = click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
-)
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
+    help="How to print it.",
+)  # fmt: skip
 
 
-@click.group("history")
+@click.group("history", cls=Pages)
 def command() -> None:
     """Keep accounts over time in one SQLite file, list them, and show trends.
 
@@ -46,10 +50,10 @@ def command() -> None:
 
 
 @command.command("add")
-@click.argument("db")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.argument("db", type=FILE)
+@click.argument("files", metavar="FILE...", type=FILE, nargs=-1, required=True)
 @series_option
-@click.option("--commit", "commit_id", help="Commit that was measured.")
+@click.option("--commit", "commit_id", metavar="ID", help="Commit that was measured.")
 @click.option("--at", "added_at", metavar="TIME", help="Time to record, as text.")
 @trace_options
 def add(
@@ -80,8 +84,8 @@ def add(
 
 
 @command.command("list")
-@click.argument("db")
-@click.option("--series", help="One series only.")
+@click.argument("db", type=FILE)
+@click.option("--series", metavar="NAME", help="One series only.")
 @format_option
 def list_(db: str, series: str | None, form: str) -> None:
     """List the captures of DB, oldest first.
@@ -102,7 +106,7 @@ def list_(db: str, series: str | None, form: str) -> None:
             "schema": {"kind": "nsysacct/history", "version": 1},
             "captures": [asdict(capture) for capture in captures],
         }
-        echo_text(dump_document(document))
+        echo_text(dump_document(document), data=True)
         return
     rows = [
         ["id", "series", "name", "commit", "added", "engine", "GPU", "graphs", "rounds", "labels"]
@@ -116,7 +120,7 @@ def list_(db: str, series: str | None, form: str) -> None:
 
 
 @command.command("show")
-@click.argument("db")
+@click.argument("db", type=FILE)
 @click.argument("capture", type=click.IntRange(1), metavar="ID")
 @output_option
 @force_option
@@ -132,15 +136,15 @@ def show(db: str, capture: int, output: str | None, force: bool) -> None:
 
     with History(db, readonly=True) as history:
         account = history.account(capture)
-    write_output(output, dump_account(account), force=force)
+    write_output(output, dump_account(account), force=force, data=True)
 
 
 @command.command("trend")
-@click.argument("db")
+@click.argument("db", type=FILE)
 @click.argument("metric", default="total.ns_per_round")
 @series_option
 @format_option
-@click.option("--plot", metavar="FILE", help="Draw it as well (.png, .svg, .pdf).")
+@click.option("--plot", metavar="FILE", type=FILE, help="Draw it as well (.png, .svg, .pdf).")
 @force_option
 def trend(db: str, metric: str, series: str, form: str, plot: str | None, force: bool) -> None:
     """Follow METRIC over a series of DB; captures at which its level moves are marked.
@@ -161,7 +165,7 @@ def trend(db: str, metric: str, series: str, form: str, plot: str | None, force:
     if form == "json":
         from nsysacct.wire import dump_document
 
-        echo_text(dump_document(_document(found)))
+        echo_text(dump_document(_document(found)), data=True)
     else:
         echo_text(_trend_text(found))
 
@@ -201,16 +205,14 @@ def _trend_text(found: Trend) -> str:
         before = point.value
     text = _table(rows)
     if found.left_out:
-        text += f"\nnote: {found.left_out} captures without this figure are left out\n"
+        captures = "1 capture" if found.left_out == 1 else f"{found.left_out} captures"
+        text += f"\nnote: {captures} without this figure left out\n"
     return text
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
+    from nsysacct.layout import table
     from nsysacct.quantities import short
 
     cells = [[short(cell) for cell in row] for row in rows]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-    return "".join(
-        "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() + "\n"
-        for row in cells
-    )
+    return "\n".join(table(cells, terminal_width())) + "\n"

@@ -5,29 +5,51 @@ from __future__ import annotations
 import click
 
 from nsysacct.cli._econ import Page, Table, cell, emit, format_option, numbers
+from nsysacct.cli._help import page
 from nsysacct.cli._numbers import Finite
 from nsysacct.errors import UsageError
 from nsysacct.theory import expected_tokens, expert_ratio, improvement_factor, optimal_gamma
 
 
-@click.command(name="model")
-@click.option("--alpha", default="0.4,0.6,0.75,0.9", show_default=True, help="Acceptance rates.")
+@page("model")
 @click.option(
-    "--c", "cost", default="0.05,0.25", show_default=True, help="Draft step / plain step."
+    "--alpha",
+    metavar="A,B,..",
+    default="0.4,0.6,0.75,0.9",
+    show_default=True,
+    help="Acceptance rates.",
 )
-@click.option("--beta", default="1,1.6", show_default=True, help="Verify pass / plain step.")
 @click.option(
-    "--gamma", type=click.IntRange(min=1), default=4, show_default=True, help="Drafts (k)."
+    "--c",
+    "cost",
+    metavar="A,B,..",
+    default="0.05,0.25",
+    show_default=True,
+    help="Draft step / plain step.",
+)
+@click.option(
+    "--beta", metavar="A,B,..", default="1,1.6", show_default=True, help="Verify pass / plain step."
+)
+@click.option(
+    "--gamma",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=4,
+    show_default=True,
+    help="Drafts (k).",
 )
 @click.option(
     "--extra",
     type=Finite(),
+    metavar="STEPS",
     default=0.0,
     show_default=True,
     help="Replay and host, plain steps a round.",
 )
-@click.option("--experts", type=click.IntRange(min=1), help="Experts of a MoE layer.")
-@click.option("--experts-per-token", type=click.IntRange(min=1), help="Experts a token uses.")
+@click.option("--experts", metavar="N", type=click.IntRange(min=1), help="Experts of a MoE layer.")
+@click.option(
+    "--experts-per-token", metavar="N", type=click.IntRange(min=1), help="Experts a token uses."
+)
 @format_option
 def command(
     alpha: str,

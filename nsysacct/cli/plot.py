@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nsysacct.cli._base import atomic_file, force_option, refuse_existing
+from nsysacct.cli._base import FILE, atomic_file, force_option, refuse_existing
+from nsysacct.cli._help import page
 from nsysacct.cli._inputs import account_of, is_account_json
-from nsysacct.cli._numbers import TIME_MS, whole
+from nsysacct.cli._numbers import TIME_MS, rounds_span
 from nsysacct.cli._options import trace_options
 from nsysacct.errors import UsageError
 
@@ -32,12 +33,17 @@ KINDS = {
 HEIGHTS = {"waterfall": 4.0, "timeline": 2.4}
 
 
-@click.command("plot")
+@page("plot")
 @click.argument("kind", type=click.Choice(list(KINDS)))
-@click.argument("traces", metavar="TRACE...", nargs=-1, required=True)
+@click.argument("traces", metavar="TRACE...", type=FILE, nargs=-1, required=True)
 @trace_options
 @click.option(
-    "-o", "--output", metavar="FILE", required=True, help="Picture to write: .png, .svg or .pdf."
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=FILE,
+    required=True,
+    help="Picture to write: .png, .svg or .pdf.",
 )
 @force_option
 @click.option(
@@ -53,14 +59,22 @@ HEIGHTS = {"waterfall": 4.0, "timeline": 2.4}
 )
 @click.option(
     "--metric",
+    metavar="NAME",
     default="total.ns_per_round",
     show_default=True,
     help="Of trend: the figure, by its name.",
 )
-@click.option("--series", default="main", show_default=True, help="Of trend: the series.")
+@click.option(
+    "--series", metavar="NAME", default="main", show_default=True, help="Of trend: the series."
+)
 @click.option("--size", metavar="WxH", help="Inches, e.g. 3.3x2.4 for half a column.")
 @click.option(
-    "--dpi", type=click.IntRange(30, 1200), default=150, show_default=True, help="Of PNG."
+    "--dpi",
+    metavar="N",
+    type=click.IntRange(30, 1200),
+    default=150,
+    show_default=True,
+    help="Of PNG: dots an inch.",
 )
 def command(
     kind: str,
@@ -106,7 +120,7 @@ def command(
     if kind == "trend":
         _trend(traces[0], metric, series, ax)
     elif kind == "timeline":
-        _timeline(traces[0], options, _span(chosen), ax)
+        _timeline(traces[0], options, rounds_span(chosen), ax)
     else:
         _account_figure(kind, [account_of(t, options) for t in traces], plain_ms, ax)
     with atomic_file(output, force=force) as temporary:
@@ -151,17 +165,12 @@ def _trend(path: str, metric: str, series: str, ax: Axes) -> None:
         plots.trend(history.trend(metric, series), ax=ax)
 
 
-def _span(text: str) -> tuple[int, int]:
-    first, dash, last = text.partition("-")
-    if not first.isdecimal() or not (last.isdecimal() if dash else True):
-        raise UsageError("--rounds", f"cannot read {text!r}", "write 3-5, or 3")
-    return whole("--rounds", first), whole("--rounds", last or first)
-
-
 def _size(text: str | None, kind: str, count: int) -> tuple[float, float]:
     """Inches, width and height."""
     if text is None:
-        return 6.4, 1.5 + 0.6 * count if kind == "split" else HEIGHTS.get(kind, 3.6)
+        from nsysacct.plots import split_height
+
+        return 6.4, split_height(count) if kind == "split" else HEIGHTS.get(kind, 3.6)
     try:
         width, height = (float(part) for part in text.lower().split("x"))
     except ValueError:

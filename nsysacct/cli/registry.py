@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from nsysacct.cli._base import (
+    FILE,
     echo_text,
     force_option,
     judged_failed,
     output_option,
+    terminal_width,
     write_output,
 )
+from nsysacct.cli._help import JudgingPage, Pages
+from nsysacct.layout import fold, table
 
 if TYPE_CHECKING:
+    from nsysacct.model import Semantics
     from nsysacct.names import KernelName
     from nsysacct.registry import EngineSpec, Explanation, Match, Registry, Signature
 
 _paths = click.option(
-    "--registry", "paths", metavar="PATH", multiple=True, help="Further registry file or folder."
+    "--registry",
+    "paths",
+    metavar="PATH",
+    type=FILE,
+    multiple=True,
+    help="Further registry file or folder.",
 )
 _format = click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
-)
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
+    help="How to print it.",
+)  # fmt: skip
 
 
-@click.group("registry")
+@click.group("registry", cls=Pages)
 def command() -> None:
     """List, check, explain and suggest kernel signatures.
 
@@ -50,7 +60,13 @@ def command() -> None:
 @_paths
 @_format
 def list_(engine: str | None, paths: tuple[str, ...], form: str) -> None:
-    """List the engines, or the signatures of ENGINE."""
+    """List the engines, or the signatures of ENGINE.
+
+    \b
+    Examples:
+      nsysacct registry list
+      nsysacct registry list vllm --format json
+    """
     registry = _load(paths)
     engines = [registry.engine(engine)] if engine else list(registry.engines)
     if form == "json":
@@ -61,12 +77,16 @@ def list_(engine: str | None, paths: tuple[str, ...], form: str) -> None:
         echo_text("\n".join(_engine_lines(engines)))
 
 
-@command.command("check")
+@command.command("check", cls=JudgingPage)
 @_paths
 def check(paths: tuple[str, ...]) -> None:
     """Run every example of every file through all signatures of its engine.
 
     Exit code 0: all hold. 1: some do not, one line each. 3: a file is not valid.
+
+    \b
+    Example:
+      nsysacct registry check --registry own.toml
     """
     registry = _load(paths)
     problems = registry.check()
@@ -87,7 +107,13 @@ def check(paths: tuple[str, ...]) -> None:
 @_paths
 @_format
 def explain(name: str, engine: str | None, paths: tuple[str, ...], form: str) -> None:
-    """Say how the kernel NAME is read, which signature takes it, and which nearly do."""
+    """Say how the kernel NAME is read, which signature takes it, and which nearly do.
+
+    \b
+    Examples:
+      nsysacct registry explain "void k_rq_q4_gemv_mr<(int)4, (int)3>(float *)"
+      nsysacct registry explain k_argmax --engine kestrel
+    """
     from nsysacct.registry import Registry
 
     registry = _load(paths)
@@ -106,8 +132,10 @@ def explain(name: str, engine: str | None, paths: tuple[str, ...], form: str) ->
 
 
 @command.command("suggest")
-@click.argument("trace", type=click.Path())
-@click.option("--name", default="unnamed", show_default=True, help="Name of the engine.")
+@click.argument("trace", type=FILE)
+@click.option(
+    "--name", metavar="NAME", default="unnamed", show_default=True, help="Name of the engine."
+)
 @output_option
 @force_option
 def suggest(trace: str, name: str, output: str | None, force: bool) -> None:
@@ -115,6 +143,10 @@ def suggest(trace: str, name: str, output: str | None, force: bool) -> None:
 
     It groups the kernels by what launches with what, and writes each group as a signature with the
     evidence beside it. The file loads as it is, but recognises no capture before it was edited.
+
+    \b
+    Example:
+      nsysacct registry suggest trace.sqlite --name mine -o mine.toml
     """
     from nsysacct.nsysrep import resolve
     from nsysacct.suggest import investigate
@@ -122,7 +154,7 @@ def suggest(trace: str, name: str, output: str | None, force: bool) -> None:
     from nsysacct.trace import read_trace
 
     found = investigate(read_trace(resolve(Path(trace))))
-    write_output(output, suggestion(found, name=name), force=force)
+    write_output(output, suggestion(found, name=name), force=force, data=True)
 
 
 def _load(paths: tuple[str, ...]) -> Registry:
@@ -136,26 +168,32 @@ def _load(paths: tuple[str, ...]) -> Registry:
 
 
 def _engine_lines(engines: list[EngineSpec]) -> list[str]:
-    rows = [("engine", "versions", "signatures", "file", "digest")]
+    rows = [("engine", "versions", "signatures", "file", "sha256")]
     rows += [
         (e.name, e.versions, str(len(e.signatures)), Path(e.file).name, _short_digest(e))
         for e in engines
     ]
-    return _aligned(rows)
+    return table(rows, terminal_width())
 
 
 def _signature_lines(spec: EngineSpec) -> list[str]:
-    rules = spec.semantics
-    lines = [
-        f"{spec.name}: {spec.title}",
-        f"  versions {spec.versions}, {Path(spec.file).name}, {_short_digest(spec)}",
-        f"  a round verifies {rules.verify_width} rows, emits {rules.tokens} tokens, "
-        f"replay: {rules.replay}",
-        "",
+    width = terminal_width()
+    facts = [
+        f"versions {spec.versions}, {Path(spec.file).name}, sha256 {_short_digest(spec)}",
+        f"a round {_rules(spec.semantics)}",
+        *(f"variant {spec.name}/{v.name}: a round {_rules(v.semantics)}" for v in spec.variants),
     ]
+    lines = [fold(f"{spec.name}: {spec.title}", width, hang=2)]
+    lines += [fold(fact, width, indent=2, hang=4) for fact in facts]
+    lines.append("")
     rows = [("bucket", "family", "layer", "pattern", "conditions")]
     rows += [(s.bucket, s.family, s.layer, s.pattern, _conditions(s)) for s in spec.signatures]
-    return lines + _aligned(rows)
+    return lines + table(rows, width)
+
+
+def _rules(rules: Semantics) -> str:
+    width, tokens = rules.verify_width, rules.tokens
+    return f"verifies {width} rows, emits {tokens} tokens, replay: {rules.replay}"
 
 
 def _conditions(signature: Signature) -> str:
@@ -164,51 +202,43 @@ def _conditions(signature: Signature) -> str:
     return ", ".join(parts + ([f"marks {signature.marker}"] if signature.marker else []))
 
 
-def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    # a pattern with many alternatives must not push the other rows' columns off the screen
-    widths = [min(48, max(len(row[i]) for row in rows)) for i in range(len(rows[0]))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-
-
 def _short_digest(spec: EngineSpec) -> str:
-    return spec.digest[: len("sha256:") + 12]
+    return spec.digest.removeprefix("sha256:")[:12]
 
 
 def _name_lines(name: KernelName) -> list[str]:
+    parts = [("base", str(name.base))]
     if name.opaque:
-        return [f"base         {name.base}", "             (not a function name: taken as it is)"]
-    lines = [f"base         {name.base}"]
-    if name.scope:
-        lines.append(f"scope        {'::'.join(map(str, name.scope))}")
-    for label, items in (("argument", name.args), ("parameter", name.params)):
-        if items is None:
-            continue
-        if not items:
-            lines.append(f"{label + 's':12} none")
-        lines += [f"{f'{label} {i}':12} {item}" for i, item in enumerate(items, 1)]
-    if name.return_type:
-        lines.append(f"returns      {name.return_type}")
-    return lines
+        parts.append(("", "(not a function name: taken as it is)"))
+    else:
+        if name.scope:
+            parts.append(("scope", "::".join(map(str, name.scope))))
+        for label, items in (("argument", name.args), ("parameter", name.params)):
+            if items is not None:
+                parts += [(f"{label} {i}", str(item)) for i, item in enumerate(items, 1)]
+                parts += [] if items else [(f"{label}s", "none")]
+        if name.return_type:
+            parts.append(("returns", str(name.return_type)))
+    return [fold(f"{label:12} {said}", terminal_width(), hang=13) for label, said in parts]
 
 
 def _explanation_lines(found: list[Explanation], registry: Registry) -> list[str]:
-    lines: list[str] = []
+    said: list[str] = []
     for e in found:
         match = e.match
         while match is not None:
-            lines.append(f"{e.engine.name}: {_taken(match)}")
+            said.append(f"{e.engine.name}: {_taken(match)}")
             match = match.otherwise
-        lines += [
+        said += [
             f"{e.engine.name}: not {miss.signature.id} ({miss.signature.pattern}): {miss.reason}"
             for miss in e.near
         ]
     if not any(e.match for e in found):
         engines = ", ".join(spec.name for spec in registry.engines)
-        lines.append(f"no signature takes it ({engines})")
-    return lines
+        said.append(
+            f"no signature takes it ({engines}); nsysacct registry suggest TRACE proposes some"
+        )
+    return [fold(line, terminal_width(), hang=4) for line in said]
 
 
 def _taken(match: Match) -> str:
@@ -230,7 +260,7 @@ def _taken(match: Match) -> str:
 
 def _echo_json(body: dict[str, Any]) -> None:
     document = {"schema": {"kind": "nsysacct/registry", "version": 1}, **body}
-    echo_text(json.dumps(document, indent=1, ensure_ascii=False))
+    echo_text(json.dumps(document, indent=1, ensure_ascii=False), data=True)
 
 
 def _engine_document(spec: EngineSpec) -> dict[str, Any]:
@@ -241,13 +271,21 @@ def _engine_document(spec: EngineSpec) -> dict[str, Any]:
         "versions": spec.versions,
         "file": Path(spec.file).name,
         "digest": spec.digest,
-        "semantics": {
-            "verify_width": spec.semantics.verify_width,
-            "tokens": spec.semantics.tokens,
-            "replay": spec.semantics.replay,
-        },
+        "semantics": _semantics_document(spec.semantics),
+        "variants": [
+            {"name": v.name, "semantics": _semantics_document(v.semantics), "source": v.source}
+            for v in spec.variants
+        ],
         "signatures": [_signature_document(s) for s in spec.signatures],
         "nvtx": [{"pattern": r.pattern, "bucket": r.bucket, "source": r.source} for r in spec.nvtx],
+    }
+
+
+def _semantics_document(rules: Semantics) -> dict[str, str]:
+    return {
+        "verify_width": rules.verify_width,
+        "tokens": rules.tokens,
+        "replay": rules.replay,
     }
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nsysacct.cli._base import force_option, refuse_existing, write_output
+from nsysacct.cli._base import FILE, force_option, refuse_existing, write_output
+from nsysacct.cli._help import page
 from nsysacct.cli._inputs import account_of
 from nsysacct.cli._numbers import TIME_MS
 from nsysacct.cli._options import trace_options
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     from nsysacct.account import Options
 
 
-@click.command("report")
-@click.argument("trace", type=click.Path())
+@page("report")
+@click.argument("trace", type=FILE)
 @trace_options
 @click.option(
     "--plain-ms",
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     metavar="MS",
     help="Wall of one plain step; overrides the account's.",
 )
-@click.option("-o", "--output", metavar="FILE", required=True, help="Page to write ('-': stdout).")
+@click.option(
+    "-o", "--output", metavar="FILE", type=FILE, required=True, help="Page to write ('-': stdout)."
+)
 @force_option
 def command(trace: str, options: Options, plain_ms: float | None, output: str, force: bool) -> None:
     """Write one self-contained HTML page of TRACE: no network is needed to read it.
@@ -42,4 +45,5 @@ def command(trace: str, options: Options, plain_ms: float | None, output: str, f
 
     if output != "-":
         refuse_existing(Path(output), force)
-    write_output(output, report_html(account_of(trace, options), plain_ms=plain_ms), force=force)
+    page = report_html(account_of(trace, options), plain_ms=plain_ms)
+    write_output(output, page, force=force, data=True)

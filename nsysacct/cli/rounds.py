@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from nsysacct.cli._base import force_option, output_option, write_output
+from nsysacct.cli._base import FILE, force_option, output_option, terminal_width, write_output
+from nsysacct.cli._help import page
 from nsysacct.cli._inputs import account_of
 from nsysacct.cli._options import trace_options
 
@@ -23,8 +24,8 @@ COLUMNS = ("start", "wall", "draft", "verify", "replay", "residual")
 PERCENTILES = (50, 90, 99)
 
 
-@click.command("rounds")
-@click.argument("trace", type=click.Path())
+@page("rounds")
+@click.argument("trace", type=FILE)
 @trace_options
 @click.option(
     "--format",
@@ -32,13 +33,15 @@ PERCENTILES = (50, 90, 99)
     type=click.Choice(["text", "csv", "json"]),
     default="text",
     show_default=True,
+    help="How to print it.",
 )
 @output_option
 @force_option
 def command(trace: str, options: Options, form: str, output: str | None, force: bool) -> None:
     """List the rounds of TRACE: start, wall, draft, verify, replay, residual, launches, width, n_ok.
 
-    Warm-up and outlier rounds are flagged; percentiles leave them, and partial rounds, out.
+    Rounds count from 0, as in JSON, Parquet, Perfetto and figures. Warm-up and outlier rounds are
+    flagged; percentiles leave them, and partial rounds, out.
 
     \b
     Examples:
@@ -47,41 +50,44 @@ def command(trace: str, options: Options, form: str, output: str | None, force: 
     """
     account = account_of(trace, options)
     body = {"text": as_text, "csv": as_csv, "json": as_json}[form](account)
-    write_output(output, body, force=force)
+    write_output(output, body, force=force, data=form != "text")
 
 
 def as_text(account: ProcessAccount) -> str:
     """Aligned table with percentiles below."""
-    if not account.per_round:
-        reasons = "; ".join(account.rounds.reasons)
-        return f"no rounds{': ' + reasons if reasons else ''}\n"
-    head = ["round", *(f"{c} ms" for c in COLUMNS), "launches", "rows", "n_ok", ""]
-    rows = [head, *(_cells(r) for r in account.per_round)]
-    widths = [max(len(r[i]) for r in rows) for i in range(len(head) - 1)]
-    lines = [
-        "  ".join(c.rjust(w) for c, w in zip(r, widths, strict=False))
-        + ("  " + r[-1] if r[-1] else "")
-        for r in rows
-    ]
-    clean = [r for r in account.per_round if not r.flags]
+    from nsysacct.layout import count, fold, table
+
+    width = terminal_width()
+    rounds = account.per_round
+    if not rounds:
+        said = ["no rounds", *account.rounds.reasons]
+        return "\n".join(
+            fold(line, width, indent=2 * (i > 0), hang=4) for i, line in enumerate(said)
+        )
+    widths = {r.width for r in rounds}
+    alike = next(iter(widths)) if len(widths) == 1 else None
+    each = f", each verifies {count(alike, 'row')}" if alike is not None else ""
+    head = f"{count(len(rounds), 'round')}, counted from 0{each}; ms, start on the trace's clock"
+    clean = [r for r in rounds if not r.flags]
+    rows = [["round", *COLUMNS, "launches", "rows", "n_ok", "flags"]]
+    rows += [_cells(r, alike) for r in rounds]
     for p in PERCENTILES:
         values = [_percentile([_ns(r, c) for r in clean], p) for c in COLUMNS[1:]]
-        cells = [f"p{p}", "", *(f"{v / 1e6:.3f}" if v is not None else "" for v in values)]
-        lines.append("  ".join(c.rjust(w) for c, w in zip(cells, widths, strict=False)))
-    left_out = len(account.per_round) - len(clean)
-    lines.append(
-        f"percentiles over {len(clean)} rounds"
-        + (f", {left_out} flagged left out" if left_out else "")
-    )
-    return "\n".join(lines) + "\n"
+        figures = ["" if v is None else f"{v / 1e6:.3f}" for v in values]
+        rows.append([f"p{p}", "", *figures, "", "", "", ""])
+    left_out = len(rounds) - len(clean)
+    foot = f"percentiles over {count(len(clean), 'round')}"
+    foot += f", {left_out} flagged left out" if left_out else ""
+    return "\n".join([fold(head, width), "", *table(rows, width), "", fold(foot, width)]) + "\n"
 
 
-def _cells(r: RoundRow) -> list[str]:
+def _cells(r: RoundRow, alike: int | None) -> list[str]:
+    """Cells of a round; a width that all rounds have is not repeated."""
     return [
-        str(r.index + 1),
+        str(r.index),
         *(f"{_ns(r, c) / 1e6:.3f}" for c in COLUMNS),
         str(r.launches),
-        "" if r.width is None else str(r.width),
+        "" if r.width is None or alike is not None else str(r.width),
         "" if r.n_ok is None else str(r.n_ok),
         " ".join(r.flags),
     ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nsysacct.cli._base import (
+    FILE,
     echo_text,
     force_option,
     output_option,
@@ -16,6 +17,7 @@ from nsysacct.cli._base import (
     terminal_width,
     write_output,
 )
+from nsysacct.cli._help import page
 from nsysacct.cli._inputs import account_of
 from nsysacct.cli._options import trace_options
 
@@ -23,11 +25,16 @@ if TYPE_CHECKING:
     from nsysacct.account import Options
 
 
-@click.command("split")
-@click.argument("trace", type=click.Path())
+@page("split")
+@click.argument("trace", type=FILE)
 @trace_options
 @click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How to print it.",
 )
 @output_option
 @force_option
@@ -35,6 +42,7 @@ if TYPE_CHECKING:
 @click.option(
     "--detail-from",
     metavar="NODE_TRACE",
+    type=FILE,
     help="Second capture of the same run, node granularity: proportions inside graphs.",
 )
 def command(
@@ -69,11 +77,12 @@ def command(
     if form == "json":
         from nsysacct.wire import dump_account
 
-        write_output(output, dump_account(result), force=force)
+        write_output(output, dump_account(result), force=force, data=True)
         return
     from nsysacct import render
+    from nsysacct.layout import plain
 
-    style = terminal_style() if output is None else render.plain
+    style = terminal_style() if output is None else plain
     body = render.text(result, width=terminal_width(), style=style, detail=detail)
     if output is None:
         echo_text(body)

@@ -24,6 +24,7 @@ from nsysacct.cli._econ import (
     unprofiled_option,
     wrapped,
 )
+from nsysacct.cli._help import page
 from nsysacct.cli._inputs import account_of
 from nsysacct.cli._numbers import COST_MS, SLOPE_MS
 from nsysacct.cli._options import run_options
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 MS = COST_MS
 
 
-@click.command(name="whatif")
+@page("whatif")
 @account_argument
 @click.option("--n-ok", metavar="C0,..,Ck", help="Rounds by accepted drafts, e.g. 5,8,9,20.")
 @click.option("--acceptance", metavar="MEAN", help="Mean accepted drafts a round, e.g. 1.385.")
@@ -102,16 +103,13 @@ def command(
     costs = costs_with(account_of(account, options), plain_ms, plain_from, unprofiled)
     result = what_if(costs, levers)
     even = break_even(costs, verify_slope_ms=verify_slope_ms) if costs.plain_ns else None
-    tables = [] if fmt == "text" else [_levers(result)]
+    tables = [_levers(result)]
     if corners:
         tables.append(_corners(result.rows))
     if even is not None:
         tables += _even(even)
-    head = _head(result)
-    if fmt == "text":
-        head.append("\n" + _ranges(result))
     document = {**msgspec.to_builtins(result), "break_even": msgspec.to_builtins(even)}
-    emit(Page("whatif", document, tables, head, result.notes), fmt, output, force)
+    emit(Page("whatif", document, tables, _head(result), result.notes), fmt, output, force)
 
 
 def _head(result: WhatIf) -> list[str]:
@@ -137,7 +135,7 @@ def _head(result: WhatIf) -> list[str]:
         plain = f"{costs.plain_ns / NS_PER_MS:.3f} ms ({costs.plain_how})"
         lines.append(f"T_plain, the wall of one plain decode step: {plain}")
     lines.append(f"baseline minus measurement: {result.difference_ns} ns")
-    return [wrapped(line, hang=2) for line in lines]
+    return lines
 
 
 def _ranges(result: WhatIf) -> str:
@@ -152,7 +150,7 @@ def _ranges(result: WhatIf) -> str:
             _aligned(name, span(row.low_ms_per_token, row.high_ms_per_token), speed, width)
         )
         for figure, what in _ends(row):
-            lines.append(wrapped(f"    {figure}  {what}", hang=len(figure) + 6))
+            lines.append(wrapped(f"{figure}  {what}", indent=4, hang=len(figure) + 6))
     return "\n".join(lines)
 
 
@@ -194,6 +192,7 @@ def _levers(result: WhatIf) -> Table:
             ]
             for row in result.rows
         ],
+        _ranges(result),
     )
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from nsysacct.logs.aiperf import broken_invariants
+from nsysacct.logs.aiperf import records
 from nsysacct.logs.printed import counted
 from nsysacct.logs.prometheus import prometheus
-from nsysacct.logs.reading import Counters, Found, from_histogram, histogram_of, total
-from nsysacct.logs.text import Log, counts, whole
+from nsysacct.logs.reading import Counters, Found, histogram_of, total
+from nsysacct.logs.text import Log, whole
 from nsysacct.model import Finding
 
 FORMATS = (
@@ -35,7 +35,7 @@ _PROMETHEUS = "vllm:spec_decode_"
 
 def read(log: Log) -> Found:
     """Read all four formats; the per-request record is the most exact."""
-    requests, findings = _requests(log)
+    requests, findings = records(log, FORMATS[0], list)
     lines, unclear = _lines(log)
     benches = [b for n, d, _ in log.objects if (b := _bench(n, d)) is not None]
     prometheus, scraped = _prometheus(log)
@@ -77,23 +77,6 @@ def _lines(log: Log) -> tuple[list[Counters], list[Finding]]:
         )  # fmt: skip
         parts.append(part)
         findings += finding
-    return parts, findings
-
-
-def _requests(log: Log) -> tuple[list[Counters], list[Finding]]:
-    parts: list[Counters] = []
-    findings: list[Finding] = []
-    for number, document, _ in log.objects:
-        n_ok = document.get("acceptance_histogram")
-        n_ok = counts(n_ok) if isinstance(n_ok, list) else None
-        if n_ok is None or not sum(n_ok):
-            continue
-        k = whole(document, "num_spec_tokens") or 0
-        n_ok += [0] * (k + 1 - len(n_ok))
-        drafted = whole(document, "num_draft_tokens")
-        part = from_histogram(FORMATS[0], n_ok, lines=[number], drafted=drafted, requests=1)
-        parts.append(part)
-        findings += broken_invariants(number, document, part)
     return parts, findings
 
 

@@ -8,7 +8,7 @@ is known: none = measured, stripes = estimated, dots = computed.
 from nsysacct.plots._curves import acceptance, curve, trend
 from nsysacct.plots._rounds import rounds
 from nsysacct.plots._save import FORMATS, new_axes, save
-from nsysacct.plots._split import split
+from nsysacct.plots._split import split, split_height
 from nsysacct.plots._timeline import timeline
 from nsysacct.plots._waterfall import waterfall
 
@@ -20,6 +20,7 @@ __all__ = [
     "rounds",
     "save",
     "split",
+    "split_height",
     "timeline",
     "trend",
     "waterfall",

@@ -8,17 +8,33 @@ import numpy as np
 import numpy.typing as npt
 
 from nsysacct.errors import UsageError
-from nsysacct.model import ProcessAccount, RoundRow
-from nsysacct.plots._style import COLOURS, EDGE, NS_PER_MS, axes_for, legend, tidy, whole_ticks
+from nsysacct.model import PROVENANCE, ProcessAccount, RoundRow
+from nsysacct.plots._style import (
+    NS_PER_MS,
+    WAYS,
+    axes_for,
+    inches,
+    legend,
+    patch,
+    settle,
+    short_ms,
+    text_inches,
+    tidy,
+    whole_ticks,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
 
 PARTS = ("verify", "draft", "replay", "residual")
 """From the bottom up: what hardly varies first, so that the rest can be compared."""
 
 MOST_BARS = 400
 """More rounds than this are drawn as means of neighbours."""
+
+FEW_ROUNDS = 60
+"""Up to here the bars have outlines."""
 
 
 def rounds(account: ProcessAccount, *, ax: Axes | None = None) -> Axes:
@@ -33,8 +49,10 @@ def rounds(account: ProcessAccount, *, ax: Axes | None = None) -> Axes:
     Returns
     -------
     matplotlib Axes
-        x = round, y = ms. Beyond 400 rounds a step is the mean of neighbours. Where no round's
-        n_ok is known there is no strip; a round without a mark is one whose n_ok is not known.
+        x = round, y = ms. Beyond 400 rounds a step is the mean of neighbours. A bar far above the
+        others is cut and its amount written. A part most of which is estimated or computed has that
+        hatch. Where no round's n_ok is known there is no strip; a round without a mark is one
+        whose n_ok is not known.
 
     Raises
     ------
@@ -47,26 +65,73 @@ def rounds(account: ProcessAccount, *, ax: Axes | None = None) -> Axes:
     ax = axes_for(ax)
     size = -(-len(rows) // MOST_BARS)
     edges = np.append(np.arange(0, len(rows), size), len(rows)) + rows[0].index - 0.5
+    shown = [p for p in PARTS if any(getattr(r, f"{p}_ns") for r in rows)]
+    ways = {part: _mostly(account, part) for part in shown}
     base = np.zeros(len(edges) - 1)
-    for part in PARTS:
+    for part in shown:
         top = base + _means(rows, part, size)
-        ax.stairs(
-            top, edges, baseline=base, fill=True, facecolor=COLOURS[part],
-            edgecolor=EDGE if len(rows) <= 60 else "none", linewidth=0.4,
-        )  # fmt: skip
+        area = patch(part, ways[part]) | {"linewidth": 0.4}
+        if len(rows) > FEW_ROUNDS and not area["hatch"]:
+            area["edgecolor"] = "none"
+        ax.stairs(top, edges, baseline=base, fill=True, **area)
         base = top
+    ceiling = _ceiling(base)
     ax.set_xlim(edges[0], edges[-1])
-    ax.set_ylim(0, float(base.max()) * 1.03 or 1.0)
+    ax.set_ylim(0, ceiling)
     ax.set_xlabel("round" if size == 1 else f"round (means of {size})")
     ax.set_ylabel("ms")
     tidy(ax)
     whole_ticks(ax)
-    _flags(ax, rows, base, size)
+    flags = _flags(ax, rows, base, size, ceiling)
     known = [r for r in rows if r.n_ok is not None]
     if known:
         _strip(ax, account, known)
-    _legend_beside(ax, [p for p in PARTS if any(getattr(r, f"{p}_ns") for r in rows)])
+        if len(known) < len(rows):
+            ax.set_xlabel(f"{ax.get_xlabel()}; n_ok known of {len(known)} of {len(rows)}")
+    legend(ax, shown, [w for w in WAYS if w in ways.values()], more=flags)
+    if known:  # above the strip
+        above: Any = ax.get_legend()
+        above.set_bbox_to_anchor((0, 1.25), transform=ax.transAxes)
+    settle(ax)
+    _cut(ax, base, edges, ceiling)
     return ax
+
+
+def _mostly(account: ProcessAccount, part: str) -> str:
+    """Provenance of the larger share of a part's time."""
+    if part == "residual":
+        return "measured"
+    amounts = dict.fromkeys(WAYS, 0)
+    for basis, ns in account.bucket(part).by_basis.items():
+        amounts[PROVENANCE[basis]] += ns
+    return max(amounts, key=lambda way: amounts[way])
+
+
+def _ceiling(tops: npt.NDArray[np.float64]) -> float:
+    """End of the scale, ms: a few far outliers are cut, so that the others can be read."""
+    highest = float(tops.max())
+    usual = float(np.quantile(tops, 0.95))
+    return (usual * 1.5 if highest > 3 * usual > 0 else highest * 1.05) or 1.0
+
+
+def _cut(
+    ax: Axes, tops: npt.NDArray[np.float64], edges: npt.NDArray[np.float64], ceiling: float
+) -> None:
+    """Write the amount of each bar that the scale cuts at its top, where there is room."""
+    per_inch = (edges[-1] - edges[0]) / inches(ax)[0]
+    free = edges[0]
+    for i in np.flatnonzero(tops > ceiling).tolist():
+        text = f"{short_ms(float(tops[i]))} \N{UPWARDS ARROW}"
+        width = (text_inches(text, 7) + 0.05) * per_inch
+        left = max(min(float(edges[i]), edges[-1] - width), free)
+        if left > edges[i + 1]:
+            continue
+        ax.annotate(
+            text, (left, 1), xycoords=("data", "axes fraction"), xytext=(2, -6),
+            textcoords="offset points", fontsize=7, va="top",
+            bbox={"facecolor": "#ffffff", "edgecolor": "none", "pad": 0.8},
+        )  # fmt: skip
+        free = left + width
 
 
 def _means(rows: list[RoundRow], part: str, size: int) -> npt.NDArray[np.float64]:
@@ -77,14 +142,22 @@ def _means(rows: list[RoundRow], part: str, size: int) -> npt.NDArray[np.float64
     return means
 
 
-def _flags(ax: Axes, rows: list[RoundRow], top: npt.NDArray[np.float64], size: int) -> None:
-    """Mark warm-up, outlier and partial rounds by a triangle above their bar."""
+def _flags(
+    ax: Axes,
+    rows: list[RoundRow],
+    top: npt.NDArray[np.float64],
+    size: int,
+    ceiling: float,
+) -> list[Line2D]:
+    """Mark warm-up, outlier and partial rounds by a triangle on their bar; what the marks mean."""
     flagged = [i for i, r in enumerate(rows) if r.flags]
-    if flagged:
-        ax.plot(
-            [rows[i].index for i in flagged], [top[i // size] for i in flagged], "v",
-            color="#000000", markersize=4, clip_on=False,
-        )  # fmt: skip
+    if not flagged:
+        return []
+    return ax.plot(
+        [rows[i].index for i in flagged], [min(top[i // size], ceiling) for i in flagged], "v",
+        color="#000000", markersize=4, clip_on=False,
+        label=", ".join(dict.fromkeys(f for i in flagged for f in rows[i].flags)),
+    )  # fmt: skip
 
 
 def _strip(ax: Axes, account: ProcessAccount, known: list[RoundRow]) -> None:
@@ -101,10 +174,3 @@ def _strip(ax: Axes, account: ProcessAccount, known: list[RoundRow]) -> None:
     strip.tick_params(labelsize=7, labelbottom=False, length=2)
     strip.grid(visible=True, axis="y", color="#e6e6e6", linewidth=0.5)
     strip.spines[["top", "right"]].set_visible(False)
-
-
-def _legend_beside(ax: Axes, parts: list[str]) -> None:
-    legend(ax, parts)
-    shown: Any = ax.get_legend()
-    if ax.child_axes:  # above the strip
-        shown.set_bbox_to_anchor((0, 1.25), transform=ax.transAxes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nsysacct.extras import need
@@ -18,9 +18,9 @@ COLOURS = {
     "replay": "#bb5566",
     "residual": "#e4e4e4",
     "rest": "#e4e4e4",
-    "prefill": "#b8d8d8",
-    "decode": "#5f9e9e",
-    "plain": "#5f9e9e",
+    "prefill": "#bcdcd8",
+    "decode": "#4b8785",
+    "plain": "#8fc1bd",
     "other": "#a8a8a8",
     "unattributed": "#ffffff",
 }
@@ -29,7 +29,10 @@ COLOURS = {
 HATCHES = {"measured": "", "estimated": "////", "computed": "...."}
 """Provenance -> hatch."""
 
-DARK = {"verify", "replay", "decode", "plain"}
+WAYS = {"measured": "solid", "estimated": "striped", "computed": "dotted"}
+"""Provenance -> what its hatch is called in a legend."""
+
+DARK = {"verify", "replay", "decode"}
 """Buckets on whose colour text is white."""
 
 EDGE = "#333333"
@@ -70,33 +73,90 @@ def ink(bucket: str) -> str:
 
 
 def legend(
-    ax: Axes,
-    buckets: Iterable[str],
-    provenances: Iterable[str] = (),
-    *,
-    outline: str = "",
+    ax: Axes, buckets: Iterable[str], provenances: Iterable[str] = (), *, more: Iterable[Any] = ()
 ) -> None:
     """Legend above the axes: buckets by colour, provenances by hatch where not all is measured.
 
-    `outline` names what a black outline stands for.
+    `more` are further handles, each with its label.
     """
     from matplotlib.patches import Patch
 
-    handles = [Patch(label=name, **patch(name)) for name in buckets]
+    handles: list[Any] = [Patch(label=name, **patch(name)) for name in buckets]
     ways = list(provenances)
     if set(ways) - {"measured"}:
         handles += [
             Patch(facecolor="#ffffff", edgecolor=EDGE, hatch=HATCHES[w] or None, linewidth=0.5,
-                  label=w)
+                  label=f"{WAYS[w]}: {w}")
             for w in ways
         ]  # fmt: skip
-    if outline:
-        handles.append(Patch(facecolor="none", edgecolor="#000000", linewidth=1.0, label=outline))
-    columns = min(len(handles), max(2, int(ax.get_window_extent().width / ax.figure.dpi / 1.15)))
+    handles += more
+    if not handles:
+        return
     ax.legend(
-        handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=columns, frameon=False,
-        borderaxespad=0.2, handlelength=1.4, columnspacing=1.0, fontsize=8,
+        handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0),
+        ncols=_columns([text_inches(h.get_label(), 8) + 0.35 for h in handles], inches(ax)[0]),
+        frameon=False, borderaxespad=0.2, handlelength=1.4, columnspacing=1.0, fontsize=8,
+        handletextpad=0.5, labelspacing=0.3,
     )  # fmt: skip
+
+
+def _columns(widths: Sequence[float], room: float) -> int:
+    """Most columns, filled one after the other as a legend does, that fit into `room`."""
+    for rows in range(1, len(widths)):
+        columns = [widths[i : i + rows] for i in range(0, len(widths), rows)]
+        if sum(max(column) for column in columns) <= room:
+            return len(columns)
+    return 1
+
+
+def inches(ax: Axes) -> tuple[float, float]:
+    """Width and height of the axes as they stand now; exact after `settle`."""
+    box = ax.get_window_extent()
+    return box.width / ax.figure.dpi, box.height / ax.figure.dpi
+
+
+def settle(ax: Axes) -> None:
+    """Let the layout of the figure take its place, so that texts can be fitted into it.
+
+    A second time because ticks are chosen by the size that the first one finds.
+    """
+    figure = ax.get_figure(root=True)
+    assert figure is not None  # Axes always have one
+    for _ in range(2):
+        figure.draw_without_rendering()
+
+
+def text_inches(text: str, size: float) -> float:
+    """Width of a text of one line in `size` points."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    width, _, _ = text_to_path.get_text_width_height_descent(text, FontProperties(size=size), False)
+    return float(width) / 72
+
+
+def fitting(text: str, size: float, room: float) -> str:
+    """`plain_text` as long as fits into `room` inches."""
+    most = len(text)
+    while most > 4 and text_inches(plain_text(text, most), size) > room:
+        most -= 1
+    return plain_text(text, most)
+
+
+def spread(
+    centres: Sequence[float], widths: Sequence[float], low: float, high: float
+) -> list[float]:
+    """Centres moved as little as is simple, so that boxes stay apart, in order and within limits."""
+    found: list[float] = []
+    edge = low
+    for centre, width in zip(centres, widths, strict=True):
+        found.append(max(centre, edge + width / 2))
+        edge = found[-1] + width / 2
+    edge = high
+    for i in reversed(range(len(found))):
+        found[i] = min(found[i], edge - widths[i] / 2)
+        edge = found[i] - widths[i] / 2
+    return found
 
 
 def tidy(ax: Axes, grid: str = "y") -> None:
@@ -116,7 +176,7 @@ def short_ms(value: float) -> str:
 
 
 def whole_ticks(ax: Axes) -> None:
-    """Ticks of x at whole numbers only."""
+    """Ticks of x at whole numbers only, also where there is but one."""
     from matplotlib.ticker import MaxNLocator
 
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))

@@ -11,16 +11,30 @@ import numpy.typing as npt
 from nsysacct.account import Events
 from nsysacct.errors import UsageError
 from nsysacct.model import BUCKETS, ProcessAccount, RoundRow
-from nsysacct.plots._style import COLOURS, EDGE, NS_PER_MS, axes_for, legend, tidy
+from nsysacct.plots._style import (
+    COLOURS,
+    EDGE,
+    NS_PER_MS,
+    axes_for,
+    inches,
+    legend,
+    settle,
+    text_inches,
+    tidy,
+)
 from nsysacct.timeline import Kind
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
 MOST_RECTANGLES = 20_000
 """More work than this in one figure is refused: it could not be told apart anyway."""
 
 ROW = 0.72
+
+NARROW_POINTS = 6.0
+"""Width of a graph below which its outline is a thin one."""
 
 
 def timeline(
@@ -62,15 +76,31 @@ def timeline(
         raise UsageError("rounds", f"{len(inside)} events are too many to draw", "show fewer")
     streams = sorted({int(s) for s in line.stream[inside]})
     ax = axes_for(ax, height=1.6 + 0.55 * len(streams))
+    ax.set_xlim(0, (high - low) / NS_PER_MS)
     for row, stream in enumerate(streams):
         on_row = inside[line.stream[inside] == stream]
         _work(ax, mine, on_row, row, low)
         _outlines(ax, mine, on_row, row, low)
-    _frame(ax, chosen, streams, low, high)
+    _frame(ax, chosen, streams, low)
     present = {BUCKETS[b] for b in np.unique(mine.bucket[inside])}
-    graphs = bool((line.graph[inside] >= 0).any())
-    legend(ax, [b for b in BUCKETS if b in present], outline="graph" if graphs else "")
+    legend(ax, [b for b in BUCKETS if b in present], more=_handles(mine, inside))
+    settle(ax)
+    _captions(ax, chosen, low, high)
     return ax
+
+
+def _handles(events: Events, inside: npt.NDArray[np.intp]) -> list[Artist]:
+    """What outlines and thin bars mean, where there are some."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    line = events.line
+    found: list[Artist] = []
+    if (line.graph[inside] >= 0).any():
+        found.append(Patch(facecolor="none", edgecolor="#000000", linewidth=1.0, label="graph"))
+    if line.is_memory[inside].any():
+        found.append(Line2D([], [], color="#808080", linewidth=2.5, label="copy"))
+    return found
 
 
 def _rows(account: ProcessAccount, rounds: Sequence[int] | int) -> list[RoundRow]:
@@ -120,10 +150,13 @@ def _outlines(ax: Axes, events: Events, index: npt.NDArray[np.intp], row: int, l
     end = np.zeros(launch.max() + 1, np.int64)
     np.minimum.at(start, launch, line.start[inside])
     np.maximum.at(end, launch, line.end_of(inside))
-    ax.broken_barh(
-        _spans(start, end, low), (row - ROW / 2 - 0.04, ROW + 0.08), facecolor="none",
-        edgecolor="#000000", linewidth=1.0,
-    )  # fmt: skip
+    points = (end - start) / (np.diff(ax.get_xlim())[0] * NS_PER_MS) * inches(ax)[0] * 72
+    # outlines of narrow graphs would hide what they surround
+    for these, weight in ((points >= NARROW_POINTS, 1.0), (points < NARROW_POINTS, 0.4)):
+        ax.broken_barh(
+            _spans(start[these], end[these], low), (row - ROW / 2 - 0.04, ROW + 0.08),
+            facecolor="none", edgecolor="#000000", linewidth=weight,
+        )  # fmt: skip
 
 
 def _spans(
@@ -133,20 +166,25 @@ def _spans(
     return list(zip(left.tolist(), ((end - start) / NS_PER_MS).tolist(), strict=True))
 
 
-def _frame(ax: Axes, chosen: list[RoundRow], streams: list[int], low: int, high: int) -> None:
-    """Limits, round borders with n_ok, stream names."""
-    whole = (high - low) / NS_PER_MS
-    ax.set_xlim(0, whole)
+def _frame(ax: Axes, chosen: list[RoundRow], streams: list[int], low: int) -> None:
+    """Limits, round borders, stream names."""
     ax.set_ylim(len(streams) - 0.45, -1.0)
     ax.set_yticks(range(len(streams)), [f"stream {s}" for s in streams])
     ax.set_xlabel("ms from the start of these rounds")
     tidy(ax, grid="x")
     ax.tick_params(axis="y", length=0)
     for r in chosen:
-        left = (r.start_ns - low) / NS_PER_MS
-        ax.axvline(left, color=EDGE, linewidth=0.8, linestyle="--")
-        known = "" if r.n_ok is None else f", n_ok {r.n_ok}"
-        share = r.wall_ns / (high - low)
-        text = f"round {r.index}{known}" if share > 0.2 else f"{r.index}"
-        if share > 0.03:
-            ax.text(left + whole * 0.006, -0.62, text, fontsize=8, va="center")
+        ax.axvline((r.start_ns - low) / NS_PER_MS, color=EDGE, linewidth=0.8, linestyle="--")
+
+
+def _captions(ax: Axes, chosen: list[RoundRow], low: int, high: int) -> None:
+    """Number and n_ok of each round at its left border, as much of it as fits."""
+    per_inch = (high - low) / NS_PER_MS / inches(ax)[0]
+    for r in chosen:
+        texts = [f"round {r.index}", f"{r.index}"]
+        if r.n_ok is not None:
+            texts.insert(0, f"round {r.index}, n_ok {r.n_ok}")
+        room = r.wall_ns / NS_PER_MS / per_inch - 0.08
+        text = next((t for t in texts if text_inches(t, 8) <= room), "")
+        left = (r.start_ns - low) / NS_PER_MS + 0.04 * per_inch
+        ax.text(left, -0.62, text, fontsize=8, va="center")

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING
 
 from nsysacct.economics import NS_PER_MS, Costs
 from nsysacct.errors import UsageError
-from nsysacct.plots._style import COLOURS, EDGE, axes_for, short_ms, tidy
+from nsysacct.plots._style import COLOURS, EDGE, axes_for, inches, legend, short_ms, tidy
 from nsysacct.whatif import Levers, what_if
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
 GAIN = "#ffffff"
+RANGE = "xxxx"
+"""Hatch of a range; stripes and dots mean something else in the other figures."""
 WIDE_LABEL_IN = 0.38
 """Width of a bar, inches, below which its label stands upright."""
 
@@ -59,9 +62,9 @@ def waterfall(costs: Costs, *, ax: Axes | None = None) -> Axes:
     steps = steps_of(costs)
     levers = levers_of(costs)
     top = max([s.high for s in steps] + [high for _, _, high in levers])
-    inches = ax.get_window_extent().width / ax.figure.dpi
     # labels of narrow bars stand upright, so that neighbours do not collide
-    upright = inches / (len(steps) + len(levers) + 1) < WIDE_LABEL_IN
+    upright = inches(ax)[0] / (len(steps) + len(levers) + 1) < WIDE_LABEL_IN
+    legend(ax, (), more=_handles(costs))
     for place, step in enumerate(steps):
         _bar(ax, place, step, top, upright)
         if place + 1 < len(steps):
@@ -72,14 +75,9 @@ def waterfall(costs: Costs, *, ax: Axes | None = None) -> Axes:
     ax.axhline(costs.plain_ns / NS_PER_MS, color=EDGE, linewidth=0.8, linestyle=":")
     ax.axvline(len(steps) - 0.25, color="#b0b0b0", linewidth=0.8)
     ax.text(
-        len(steps) - 0.15,
-        0.99,
-        "what if, ms a token" if not upright else "what if",
-        fontsize=8,
-        va="top",
-        ha="left",
-        transform=ax.get_xaxis_transform(),
-    )
+        len(steps) - 0.15, 0.99, "what if" if upright else "what if, ms a token", fontsize=8,
+        va="top", ha="left", transform=ax.get_xaxis_transform(),
+    )  # fmt: skip
     places = [*range(len(steps)), *(first + i for i in range(len(levers)))]
     ax.set_xticks(
         places, [s.label for s in steps] + [n for n, _, _ in levers],
@@ -90,6 +88,20 @@ def waterfall(costs: Costs, *, ax: Axes | None = None) -> Axes:
     ax.set_ylabel("ms")
     tidy(ax)
     return ax
+
+
+def _handles(costs: Costs) -> list[Artist]:
+    """What the dotted line and the stripes of the levers mean."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    plain = (costs.plain_ns or 0) / NS_PER_MS
+    return [
+        Line2D([], [], color=EDGE, linewidth=0.8, linestyle=":",
+               label=f"a plain token, {short_ms(plain)} ms"),
+        Patch(facecolor="#ffffff", edgecolor=EDGE, hatch=RANGE, linewidth=0.6,
+              label="from lowest to highest"),
+    ]  # fmt: skip
 
 
 def steps_of(costs: Costs) -> list[Step]:
@@ -108,6 +120,7 @@ def steps_of(costs: Costs) -> list[Step]:
         ("replay", replay, COLOURS["replay"]),
         ("rest", rest, COLOURS["rest"]),
     ]
+    parts = [part for part in parts if part[1]]
     steps = [Step("plain token", 0, plain, COLOURS["plain"], total=True, end=plain)]
     level = plain
     for label, size, colour in parts:
@@ -139,12 +152,15 @@ def levers_of(costs: Costs) -> list[tuple[str, float, float]]:
 
 def _bar(ax: Axes, place: int, step: Step, top: float, upright: bool) -> None:
     height = step.high - step.low
+    label = short_ms(step.high if step.total else height)
+    if not step.total and step.end == step.low:
+        label = f"\N{MINUS SIGN}{label}"
     ax.bar(
         place, height, bottom=step.low, width=0.72, color=step.colour, edgecolor=EDGE,
         linewidth=0.6, linestyle="-" if step.colour != GAIN else "--",
     )  # fmt: skip
     ax.text(
-        place, step.high + 0.015 * top, short_ms(step.high if step.total else height),
+        place, step.high + 0.015 * top, label,
         ha="center", va="bottom", fontsize=7 if upright else 8, rotation=90 if upright else 0,
         fontweight="bold" if step.total else "normal",
     )  # fmt: skip
@@ -154,7 +170,7 @@ def _lever(ax: Axes, place: float, low: float, high: float, top: float, upright:
     ax.bar(place, low, width=0.72, color="#dfe8f2", edgecolor=EDGE, linewidth=0.6)
     ax.bar(
         place, high - low, bottom=low, width=0.72, color="#ffffff", edgecolor=EDGE,
-        linewidth=0.6, hatch="////",
+        linewidth=0.6, hatch=RANGE,
     )  # fmt: skip
     ends = list(dict.fromkeys([short_ms(low), short_ms(high)]))
     ax.text(

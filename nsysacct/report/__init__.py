@@ -13,8 +13,9 @@ from typing import Any
 
 from nsysacct.extras import need
 from nsysacct.model import Account
-from nsysacct.report._data import facts, headline, lever_limits, page_data, script_json
+from nsysacct.report._data import facts, lever_limits, page_data, script_json
 from nsysacct.report._tables import Tables, page_tables, ways_to_explain
+from nsysacct.wording import headline
 
 SCRIPTS = ("whatif.js", "levers.js", "chart.js", "tables.js")
 """In the order in which they run."""

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nsysacct.checkup import no_split
 from nsysacct.economics import NS_PER_MS, Costs, costs_of
 from nsysacct.errors import NsysacctError
 from nsysacct.explain import Explanation, explain
@@ -36,6 +35,11 @@ class PageData:
     step: int
     last: int
     trace: str
+
+    @property
+    def shown(self) -> list[str]:
+        """Series of the chart that are not nothing throughout."""
+        return [name for name in SERIES if any(self.points[name])]
 
     def for_scripts(self) -> dict[str, Any]:
         """JSON values for the scripts."""
@@ -109,7 +113,7 @@ def costs_for_scripts(costs: Costs) -> dict[str, Any]:
         "plain_ns": costs.plain_ns,
         "plain_given": costs.plain_how.startswith("given with"),
         "checkpoint": rules.replay == "checkpoint",
-        "tokens_of": [TOKENS[rules.tokens](n) for n in drafts],
+        "tokens_of": [[TOKENS[rules.tokens](n, k) for n in range(k + 1)] for k in drafts],
         "width_of": [VERIFY_WIDTH[rules.verify_width](k) for k in drafts],
         "steps_of": [[REPLAY_STEPS[rules.replay](n, k) for n in range(k + 1)] for k in drafts],
         "ns_per_ms": NS_PER_MS,
@@ -122,27 +126,6 @@ def script_json(value: Any) -> str:
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
-
-
-def headline(account: Account) -> str:
-    """How many rounds ran, and how sure that is."""
-    rounds = account.rounds
-    if rounds.value is None:
-        return f"No split: {no_split(account)}"
-    if not rounds.value:
-        return "0 rounds: no speculation in this trace"
-    words = {
-        "exact": "proven by counting",
-        "inferred": "inferred, not proven",
-        "inconsistent": "inconsistent: the counts contradict each other",
-    }
-    shape = [f"k = {rounds.k}"] if rounds.k else []
-    shape += [f"{rounds.width} rows verified"] if rounds.width else []
-    layers = ", ".join(f"{n} {'layers' if kind == 'all' else kind}"
-                       for kind, n in rounds.layers.items())  # fmt: skip
-    shape += [f"{layers} ({rounds.layers_how})" if rounds.layers_how else layers] if layers else []
-    tail = f"; {', '.join(shape)}" if shape else ""
-    return f"{rounds.value} rounds, {words.get(rounds.verdict, rounds.verdict)}{tail}"
 
 
 def facts(account: Account) -> list[str]:

@@ -35,6 +35,14 @@
     return [1, 2, 5, 10].map((f) => f * power).find((s) => s >= rough);
   }
 
+  // End of the scale: a few far outliers are cut, so that the others can be read.
+  function ceiling(tops) {
+    const sorted = [...tops].sort((a, b) => a - b), highest = sorted.at(-1);
+    const place = 0.95 * (sorted.length - 1), low = Math.floor(place);
+    const usual = sorted[low] + (place - low) * ((sorted[low + 1] ?? highest) - sorted[low]);
+    return usual > 0 && highest > 3 * usual ? 1.5 * usual : highest * 1.04;
+  }
+
   function draw() {
     svg.replaceChildren();
     svg.setAttribute("viewBox", `0 0 ${width()} ${HEIGHT}`);
@@ -43,10 +51,11 @@
       const to = Math.min(from + join, last);
       bars.push({ from, to, parts: series.map((name) => mean(points[name], from, to)) });
     }
-    const highest = Math.max(...bars.map((b) => b.parts.reduce((x, y) => x + y, 0)), 1) / 1e6;
-    const yOf = (v) => HEIGHT - BOTTOM - (v / (highest * 1.04)) * (HEIGHT - TOP - BOTTOM);
-    const grid = niceStep(highest), digits = Math.max(0, -Math.floor(Math.log10(grid)));
-    for (let v = 0; v <= highest * 1.04; v += grid) {
+    const tops = bars.map((b) => Math.max(b.parts.reduce((x, y) => x + y, 0), 1) / 1e6);
+    const end = ceiling(tops);
+    const yOf = (v) => HEIGHT - BOTTOM - (Math.min(v, end) / end) * (HEIGHT - TOP - BOTTOM);
+    const grid = niceStep(end), digits = Math.max(0, -Math.floor(Math.log10(grid)));
+    for (let v = 0; v <= end; v += grid) {
       node("line", { x1: LEFT, x2: width() - RIGHT, y1: yOf(v), y2: yOf(v), class: "grid" });
       node("text", { x: LEFT - 6, y: yOf(v) + 4, class: "tick end" }).textContent = v.toFixed(digits);
     }
@@ -62,6 +71,14 @@
         base = top;
       });
     }
+    let free = LEFT;
+    bars.forEach(({ from }, i) => {
+      const text = `${tops[i].toFixed(1)} ↑`, size = text.length * 7;
+      const x = Math.min(xOf(from), width() - RIGHT - size);
+      if (tops[i] <= end || x < free) return;
+      node("text", { x: x + 2, y: TOP + 10, class: "cut" }).textContent = text;
+      free = x + size;
+    });
     if (known) {
       node("text", { x: LEFT - 6, y: 14, class: "tick end" }).textContent = "n_ok";
       for (let i = first; i < last; i += join) {

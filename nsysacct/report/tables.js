@@ -38,7 +38,7 @@
   }
 
   function filterable(table) {
-    if (table.tBodies[0].rows.length < 6) return;
+    if (table.tBodies[0].rows.length < 10) return;
     const box = table.parentElement.querySelector("template.filter").content.cloneNode(true);
     const input = box.querySelector("input"), count = box.querySelector("output");
     table.parentElement.before(box);

@@ -49,7 +49,7 @@ const WhatIf = (() => {
     if (costs.histogram) {
       const total = sum(costs.histogram);
       m.base = costs.histogram.map((c) => c / total);
-      m.fill = costs.emitted / (costs.rounds * costs.batch) / expect(m.base, costs.tokens_of);
+      m.fill = costs.emitted / (costs.rounds * costs.batch) / expect(m.base, costs.tokens_of[costs.k]);
     }
     const steps = m.base ? expect(m.base, costs.steps_of[costs.k]) : 0;
     m.step = steps ? m.replay / steps : costs.checkpoint ? m.verify : costs.plain_ns || 0;
@@ -58,7 +58,7 @@ const WhatIf = (() => {
 
   function shape(m, histogram) {
     const c = m.costs;
-    const rounds = c.emitted / (m.fill * c.batch * expect(histogram, c.tokens_of));
+    const rounds = c.emitted / (m.fill * c.batch * expect(histogram, c.tokens_of[histogram.length - 1]));
     return { rounds, replay: expect(histogram, c.steps_of[histogram.length - 1]) * m.step };
   }
 

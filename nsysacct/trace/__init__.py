@@ -7,6 +7,7 @@ from nsysacct.trace.files import FileFacts
 from nsysacct.trace.reader import Trace, read_trace
 from nsysacct.trace.tables import (
     ApiCalls,
+    CudaDevice,
     Diagnostic,
     Gpu,
     GpuMetrics,
@@ -27,6 +28,7 @@ __all__ = [
     "NONE",
     "ApiCalls",
     "ApiKind",
+    "CudaDevice",
     "Diagnostic",
     "FileFacts",
     "Gpu",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nsysacct.trace.database import Database, text_of
-from nsysacct.trace.tables import Diagnostic, Gpu
+from nsysacct.trace.tables import CudaDevice, Diagnostic, Gpu
 
 _SEVERITY = {1: "info", 2: "warning", 3: "error", 4: "verbose"}
 _SOURCE = {1: "injection", 2: "daemon", 3: "analysis"}
@@ -104,12 +104,32 @@ class Devices:
     def __init__(self, database: Database) -> None:
         self._gpus = {gpu.index: gpu for gpu in _known_gpus(database)}
         self._mapped: dict[int, dict[int, int]] = {}
-        for row in database.records("TARGET_INFO_CUDA_DEVICE", "gpuId", "cudaId", "pid"):
-            gpu, device, pid = row["gpuId"], row["cudaId"], row["pid"]
-            if isinstance(gpu, int) and isinstance(device, int) and isinstance(pid, int):
+        self._facts: dict[tuple[int, int], CudaDevice] = {}
+        self._placed: dict[tuple[int, int], int] = {}
+        by_uuid = {gpu.uuid: gpu.index for gpu in self._gpus.values() if gpu.uuid}
+        columns = ("gpuId", "cudaId", "pid", "uuid", "numMultiprocessors")
+        for row in database.records("TARGET_INFO_CUDA_DEVICE", *columns):
+            gpu, device, pid, uuid = row["gpuId"], row["cudaId"], row["pid"], _uuid(row["uuid"])
+            if not isinstance(device, int) or not isinstance(pid, int):
+                continue
+            gpu = by_uuid.get(uuid or "") if gpu is None else gpu
+            if isinstance(gpu, int):
                 self._mapped.setdefault(pid, {})[device] = gpu
+            self._facts[pid, device] = self._device(gpu, uuid, _positive(row["numMultiprocessors"]))
         self._first: dict[int, int] = {}
         self._order = {index: i for i, index in enumerate(sorted(self._gpus))}
+
+    def _device(self, gpu: object, uuid: str | None, sm_count: int | None) -> CudaDevice:
+        """Facts of a device; a slice has a uuid of its own, or fewer multiprocessors than its GPU."""
+        whole = self._gpus.get(gpu) if isinstance(gpu, int) else None
+        uuids = {known.uuid for known in self._gpus.values() if known.uuid}
+        fewer = bool(whole and whole.sm_count and sm_count and sm_count < whole.sm_count)
+        other = uuid is not None and bool(uuids) and uuid not in uuids
+        return CudaDevice(uuid, sm_count, fewer or other, isinstance(gpu, int))
+
+    def facts(self, pid: int, gpu: int) -> CudaDevice | None:
+        """Facts of the device by which a process uses a GPU; None where the export has none."""
+        return self._facts.get((pid, self._placed.get((pid, gpu), -1)))
 
     @property
     def gpus(self) -> list[Gpu]:
@@ -124,6 +144,7 @@ class Devices:
         index = mapped.get(device)
         if index is None:
             index = device if device not in mapped.values() else self._free(mapped, device)
+        self._placed[pid, index] = device
         position = self._order.setdefault(index, len(self._order))
         self._first.setdefault(pid, position)
         return position
@@ -137,8 +158,9 @@ class Devices:
 def _known_gpus(database: Database) -> list[Gpu]:
     gpus: list[Gpu] = []
     for row in database.records(
-        "TARGET_INFO_GPU", "id", "deviceId", "name", "memoryBandwidth", "totalMemory", "smCount"
-    ):
+        "TARGET_INFO_GPU", "id", "deviceId", "name", "memoryBandwidth", "totalMemory", "smCount",
+        "uuid",
+    ):  # fmt: skip
         index = row["id"] if row["id"] is not None else row["deviceId"]
         if isinstance(index, int):
             gpus.append(
@@ -148,9 +170,16 @@ def _known_gpus(database: Database) -> list[Gpu]:
                     _positive(row["memoryBandwidth"]),
                     _positive(row["totalMemory"]),
                     _positive(row["smCount"]),
+                    _uuid(row["uuid"]),
                 )
             )
     return gpus
+
+
+def _uuid(value: object) -> str | None:
+    """Hexadecimal digits of a uuid, with or without ``GPU-`` or ``MIG-`` before it."""
+    digits = text_of(value).lower().removeprefix("gpu-").removeprefix("mig-").replace("-", "")
+    return digits or None
 
 
 def _positive(value: object) -> int | None:

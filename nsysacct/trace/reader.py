@@ -33,6 +33,7 @@ from nsysacct.trace.loading import Loader
 from nsysacct.trace.marks import Marks, load_marks
 from nsysacct.trace.tables import (
     ApiCalls,
+    CudaDevice,
     Diagnostic,
     Gpu,
     GpuMetrics,
@@ -177,6 +178,11 @@ class Trace:
         """Physical GPUs; some may have no work in this trace."""
         _ = self.graph_runs
         return self._loader.devices.gpus
+
+    def cuda_device(self, pid: int, gpu: int) -> CudaDevice | None:
+        """Facts of the device by which process `pid` uses GPU `gpu`; None where not recorded."""
+        _ = self.graph_runs
+        return self._loader.devices.facts(pid, gpu)
 
     @property
     def kernels(self) -> Kernels:

@@ -37,6 +37,17 @@ class Gpu:
     memory_bandwidth: int | None = None  # bytes/s
     memory: int | None = None  # bytes
     sm_count: int | None = None
+    uuid: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CudaDevice:
+    """What a process calls a device: a GPU, or a MIG slice of one. Source: TARGET_INFO_CUDA_DEVICE."""
+
+    uuid: str | None = None
+    sm_count: int | None = None
+    is_slice: bool = False
+    gpu_known: bool = True  # whether the export says which GPU it is, or is of
 
 
 class Timed:

@@ -37,7 +37,7 @@ def run_case(sources: list[Path], folder: Path, seed: int) -> dict[str, object]:
     try:
         trace = read_trace(target)
         result = account(trace)
-        text = render.text(result, width=80, style=render.plain, detail=True)
+        text = render.text(result, width=80, detail=True)
         if not text.strip():
             wrong.append("no text")
         wrong += violations(result, trace, target)
