@@ -134,25 +134,25 @@ def events_table(events: Sequence[Events], kernel_names: Sequence[str]) -> pa.Ta
                     "gpu": pa.array(np.full(len(line), part.gpu, np.int32)),
                     "kind": _coded(line.kind, kinds),
                     "name": _coded(line.name, list(kernel_names)),
-                    "stream": _known(line.stream),
-                    "graph": _known(line.graph),
+                    "stream": _known(line.stream, np.int32),
+                    "graph": _known(line.graph, np.int64),
                     "launch_ns": line.launch,
                     "start_ns": pa.array(line.start, mask=blind),
                     "end_ns": pa.array(line.end, mask=blind),
                     "bucket": _coded(part.bucket, list(BUCKETS)),
                     "basis": _coded(part.basis, list(BASES)),
-                    "round": _known(part.round_of),
+                    "round": _known(part.round_of, np.int32),
                 }
             )
         )
     return pa.concat_tables(parts).unify_dictionaries()
 
 
-def _known(values: Any) -> pa.Array:
-    """Negative ids stand for none: null."""
+def _known(values: Any, kind: type[np.integer[Any]]) -> pa.Array:
+    """Ids of one type, whatever the type they are kept in; negative ones stand for none: null."""
     import pyarrow as pa
 
-    return pa.array(values, mask=values < 0)
+    return pa.array(values.astype(kind), mask=values < 0)
 
 
 def _coded(index: Any, words: list[str]) -> pa.Array:

@@ -146,8 +146,8 @@ def _kernels(trace: Trace) -> dict[str, Any]:
         "correlation": _known(k.correlation),
         "graph_exec": _known(k.graph),
         "graph_node": _known(k.graph_node),
-        **{f"grid_{axis}": _known(grid[:, i]) for i, axis in enumerate("xyz")},
-        **{f"block_{axis}": _known(block[:, i]) for i, axis in enumerate("xyz")},
+        **{f"grid_{axis}": _known(grid[:, i], np.int32) for i, axis in enumerate("xyz")},
+        **{f"block_{axis}": _known(block[:, i], np.int32) for i, axis in enumerate("xyz")},
     }
 
 
@@ -182,13 +182,13 @@ def _api(trace: Trace) -> dict[str, Any]:
     a = trace.api
     return {
         "pid": _pids(trace, a.process),
-        "thread": _known(a.thread),
+        "thread": _known(a.thread, np.int32),
         "start_ns": _known(a.start, unknown=None),
         "end_ns": _known(a.end, unknown=None),
         "name": _words(a.name, trace.api_names),
         "kind": _words(a.kind, [kind.name.lower() for kind in ApiKind]),
         "correlation": _known(a.correlation),
-        "return_value": _known(a.return_value),
+        "return_value": _known(a.return_value, np.int32),
     }
 
 
@@ -200,7 +200,7 @@ def _nvtx(trace: Trace) -> dict[str, Any]:
 
     return {
         "pid": _pids(trace, both("process")),
-        "thread": _known(both("thread")),
+        "thread": _known(both("thread"), np.int32),
         "start_ns": _known(both("start"), unknown=None),
         "end_ns": _known(both("end")),
         "text": _words(both("text"), trace.nvtx_names),
@@ -223,8 +223,8 @@ def _place(trace: Trace, rows: Any) -> dict[str, Any]:
     return {
         "pid": _pids(trace, rows.process),
         "gpu": _known(gpus[rows.gpu], unknown=None),
-        "stream": _known(rows.stream),
-        "context": _known(rows.context),
+        "stream": _known(rows.stream, np.int32),
+        "context": _known(rows.context, np.int32),
         "start_ns": _known(rows.start, unknown=None),
         "end_ns": _known(rows.end, unknown=None),
     }
@@ -235,11 +235,13 @@ def _pids(trace: Trace, process: npt.NDArray[np.int32]) -> pa.Array:
     return _known(pids[process])  # NONE is the last one
 
 
-def _known(values: npt.NDArray[Any], *, unknown: int | None = NONE) -> pa.Array:
-    """Integers, NULL where they equal `unknown`."""
+def _known(
+    values: npt.NDArray[Any], kind: type[np.integer[Any]] = np.int64, *, unknown: int | None = NONE
+) -> pa.Array:
+    """Integers of one type, whatever the type they are kept in; NULL where they equal `unknown`."""
     import pyarrow as pa
 
-    data = np.ascontiguousarray(values)
+    data = np.ascontiguousarray(values, kind)
     return pa.array(data, mask=None if unknown is None else data == unknown)
 
 

@@ -27,7 +27,7 @@ def eager(streams: list[int]) -> Timeline:
         process=0,
         gpu=0,
         start=at,
-        end=at + 5,
+        duration=np.full(count, 5, np.int16),
         launch=at,
         kind=np.full(count, Kind.KERNEL, np.uint8),
         stream=np.array(streams, np.int32),
@@ -40,6 +40,7 @@ def eager(streams: list[int]) -> Timeline:
         copies_in=no,
         copies_out=no,
         returned_bytes=np.empty(0, np.int64),
+        by_start=None,
     )
 
 
