@@ -14,6 +14,7 @@ from nsysacct.account import Options, account
 from nsysacct.errors import UsageError
 from nsysacct.evidence import Code
 from nsysacct.grammar import Plan
+from nsysacct.logs import read_log_of
 from nsysacct.model import BUCKETS, PROVENANCE, Account
 from nsysacct.nsysrep import resolve
 from nsysacct.nvtx import Rule
@@ -43,6 +44,7 @@ def make_options(
     ignore: Collection[str] = (),
     nvtx: Mapping[str, str] | None = None,
     graph_roles: Mapping[int, str] | None = None,
+    log: str | os.PathLike[str] | None = None,
     pid: int | None = None,
     gpu: int | None = None,
     labels: Mapping[str, str] | None = None,
@@ -72,6 +74,8 @@ def make_options(
         Bucket -> pattern of NVTX range texts, e.g. ``{"verify": "Target*"}``.
     graph_roles : mapping, optional
         Id of an executable graph -> bucket.
+    log : path, optional
+        The run's own log: acceptance, and a witness for the rounds.
     pid, gpu : int, optional
         Process and GPU to show at the top level.
     labels : mapping, optional
@@ -109,6 +113,7 @@ def make_options(
         ignore=frozenset(ignore),
         nvtx=tuple(Rule(glob, _code("nvtx", bucket)) for bucket, glob in (nvtx or {}).items()),
         graph_roles={g: _code("graph_roles", b) for g, b in (graph_roles or {}).items()},
+        log=None if log is None else read_log_of(engine, Path(log)),
         pid=pid,
         gpu=gpu,
         labels=dict(labels or {}),
@@ -149,8 +154,8 @@ def split(source: str | os.PathLike[str] | Trace, options: Options) -> Account:
     source : path or Trace
         An nsys export (.sqlite), a report (.nsys-rep, where nsys is on PATH), the JSON of an
         account (options do not apply then), or what `read_trace` returned.
-    engine, layers, k, n_ok, plan, closing, step_ms, wall_ms, ignore, nvtx, graph_roles, pid, gpu,
-    labels, registry
+    engine, layers, k, n_ok, plan, closing, step_ms, wall_ms, ignore, nvtx, graph_roles, log, pid,
+    gpu, labels, registry
         As for `make_options`.
 
     Returns

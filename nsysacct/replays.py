@@ -120,6 +120,7 @@ def _steps(timeline: Timeline, found: Passes, code: U8, brought_bytes: I64) -> l
     most = int(found.width[verify].max())
     shaped = code == Code.VERIFY
     shaped |= (code == Code.PREFILL) & (found.width > 1) & (found.width <= most)
+    shaped &= ~_last_row_only(found, verify)
     of_target = (Code.VERIFY, Code.PREFILL, Code.TARGET)
     target = np.flatnonzero(lane & np.isin(code, of_target))
     drafts = np.flatnonzero(code == Code.DRAFT)
@@ -135,6 +136,20 @@ def _steps(timeline: Timeline, found: Passes, code: U8, brought_bytes: I64) -> l
         between = drafts[np.searchsorted(drafts, previous) : np.searchsorted(drafts, at)]
         steps.append(_Step(at, previous, tuple(between.tolist()), int(brought[at])))
     return steps
+
+
+def _last_row_only(found: Passes, verify: I64) -> npt.NDArray[np.bool_]:
+    """Passes of several rows that return one row's results, as the tail of a prompt does.
+
+    Nothing is one where verify passes do not return a row's results for each row.
+    """
+    width, returned = found.width[verify], found.returned[verify]
+    known = verify[(width > 1) & (returned > 0)]
+    rows = found.returned[known] / found.width[known]
+    if not len(rows) or (rows != rows[0]).any():
+        return np.zeros(len(found), bool)
+    one: npt.NDArray[np.bool_] = (found.width > 1) & (found.returned == rows[0])
+    return one
 
 
 def _follows(found: Passes, draft: int, verify: int) -> bool:

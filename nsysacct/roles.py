@@ -166,10 +166,13 @@ def _verify_by_rows(passes: Passes, roles: Roles, on_target: Bool, drafting: Boo
     any_draft = bool(drafting.any())
     rows, widths = 0, []
     after_draft: dict[int, list[bool]] = {}
-    returned = passes.returned[lanes]
+    returned, width_of = passes.returned[lanes], passes.width[lanes]
     row = int(returned[returned > 0].min()) if returned.any() else NONE
-    # behind a prompt's chunk: the next may be its tail, which returns its last row only
-    chain = False
+    # what verifies needs the results of all its rows, a prompt those of its last one
+    returns_all = bool(
+        ((returned == width_of * row) & (width_of > 1) & (width_of <= SLOT_ROWS)).any()
+    )
+    chain = False  # behind a prompt's chunk: the next may be its tail
     for i in order:
         width = int(passes.width[i])
         if drafting[i]:
@@ -181,7 +184,9 @@ def _verify_by_rows(passes: Passes, roles: Roles, on_target: Bool, drafting: Boo
         elif width == 1:
             roles.code[i] = Code.TARGET
         elif width != NONE:
-            if any_draft:
+            if returns_all and int(passes.returned[i]) == row:
+                verify = False
+            elif any_draft:
                 verify = rows > 0 and width <= 2 * rows + 1
             else:
                 tail = chain and int(passes.returned[i]) != width * row

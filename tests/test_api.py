@@ -55,6 +55,17 @@ def test_split_answers_like_the_command(
     assert done.stdout == na.dump_account(small)
 
 
+def test_the_log_of_the_run_is_read(trace_file: TraceFile, tmp_path: Path) -> None:
+    log = tmp_path / "run.log"
+    log.write_text("n_ok = 0:5 / 1:1 / 2:2 / 3:2\n", "utf-8")
+    account = na.split(trace_file("small_graph"), layers=8, closing=2, log=log)
+    assert account.acceptance is not None and account.acceptance.n_ok == [5, 1, 2, 2]
+    (witness,) = [w for w in account.rounds.witnesses if "log" in w.name]
+    assert (witness.rounds, witness.agrees) == (10, True)
+    with pytest.raises(na.NsysacctError, match=r"missing\.log"):
+        na.make_options(log=tmp_path / "missing.log")
+
+
 def test_split_takes_accounts_and_traces(
     trace_file: TraceFile, small: Account, tmp_path: Path
 ) -> None:

@@ -154,8 +154,10 @@ class Host:
         self.trace.memcpy(self.now, self.now + 2 * US, kind=1, stream=stream)
         self.now += 6 * US
 
-    def eager(self, rows: int, stream: int, kernels: int = 8, *, returns: bool = True) -> None:
-        """A llama.cpp pass outside graphs: a prompt returns its last row, others all, or none."""
+    def eager(
+        self, rows: int, stream: int, kernels: int = 8, *, rows_returned: int | None = None
+    ) -> None:
+        """A llama.cpp pass outside graphs: a prompt returns its last row, others all, unless told."""
         self.inputs(stream)
         for _ in range(kernels):
             if rows > 8:
@@ -164,7 +166,8 @@ class Host:
             else:
                 name = f"void mul_mat_vec_q<(ggml_type)12, (int){rows}>(const void *)"
                 self.kernel(name, 8 if stream == 14 else 3, stream=stream)
-        self.result(stream, rows=0 if not returns else rows if rows <= 8 else 1)
+        usual = rows if rows <= 8 else 1
+        self.result(stream, rows=usual if rows_returned is None else rows_returned)
 
 
 def llama_with_many_draft_graphs(rounds: int, graphs: int) -> TraceBuilder:

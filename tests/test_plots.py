@@ -328,6 +328,7 @@ def test_the_command_writes_a_picture(
         (["split", "T", "-o", "x.bmp"], ".png, .svg or .pdf"),
         (["rounds", "T", "T", "-o", "x.png"], "draws one TRACE"),
         (["split", "T", "-o", "x.png", "--size", "big"], "--size"),
+        (["split", *["T"] * 9, "-o", "x.png", "--size", "2x1"], "give more inches"),
         (["timeline", "T", "-o", "x.png", "--rounds", "90-99"], "there are 0 to 9"),
         (["timeline", "T", "-o", "x.png", "--rounds", "a"], "--rounds"),
         (["waterfall", "T", "-o", "x.png"], "n-ok"),

@@ -28,15 +28,19 @@ class Run:
     restores: bool = True  # whether the state comes back from the host, where a trace shows it
     requests: int = 1
 
-    def build(self, n_ok: Sequence[int], *, second: bool = True) -> tuple[Host, dict[str, float]]:
-        """The host after rounds that accepted `n_ok` drafts, and the GPU milliseconds of each phase."""
-        host = Host()
+    def build(
+        self, n_ok: Sequence[int], *, second: bool = True, host: Host | None = None
+    ) -> tuple[Host, dict[str, float]]:
+        """The host after rounds that accepted `n_ok` drafts, and the GPU milliseconds of each phase.
+
+        A `host` that is given goes on with them; a new one warms up and reads a prompt before.
+        """
         truth = dict.fromkeys(("draft", "verify", "replay"), 0.0)
-        host.eager(2, TARGET)
-        host.eager(80, TARGET)
-        if self.drafter != "ngram":
-            host.eager(2, DRAFT)
-            host.eager(80, DRAFT)
+        if host is None:
+            host = Host()
+            for stream in (TARGET, DRAFT)[: 1 if self.drafter == "ngram" else 2]:
+                host.eager(2, stream)
+                host.eager(80, stream)
         for accepted in n_ok:
             self._draft(host, truth)
             self._target(host, truth, "verify", (self.k + 1) * self.requests)
@@ -56,7 +60,7 @@ class Run:
         host.eager(rows, TARGET)
         truth[phase] += KERNELS * 0.008
         if self.drafter == "mtp":
-            host.eager(rows, DRAFT, returns=False)
+            host.eager(rows, DRAFT, rows_returned=0)
             truth["draft"] += KERNELS * 0.003
 
     def split(self, folder: Path, n_ok: Sequence[int], engine: str | None = None) -> Account:
@@ -144,3 +148,22 @@ def test_rounds_without_second_passes_have_no_replay(
         assert found.rounds.value == 10
         assert phases(found) == pytest.approx(truth)
     assert found.engine.variant == ("" if engine is None else "checkpoint")
+
+
+@pytest.mark.parametrize("drafter", ["mtp", "model", "ngram"])
+@pytest.mark.parametrize("engine", [None, "llama.cpp/checkpoint"])
+def test_the_short_tail_of_the_next_prompt_is_neither_round_nor_replay(
+    tmp_path: Path, drafter: str, engine: str | None
+) -> None:
+    """With its beginning in the cache, the next request's prompt runs on no more rows than a round."""
+    run = Run(drafter=drafter, restores=drafter != "model")
+    host, truth = run.build(N_OK)
+    host.now += 3_000 * US
+    host.eager(4, TARGET, rows_returned=1)
+    _, more = run.build(N_OK, host=host)
+    found = api.split(host.trace.write(tmp_path / "t.sqlite"), engine=engine)
+    if drafter == "model" and engine is None:
+        assert found.bucket("replay").gpu_ns == 0  # nothing shows that there is any
+        return
+    assert found.rounds.value == 20
+    assert phases(found) == pytest.approx({p: truth[p] + more[p] for p in truth})

@@ -269,10 +269,7 @@ def line_range(option: str, text: str | None) -> tuple[int, int | None] | None:
 
 
 def _log(path: str, lines: str | None, engine: str | None) -> LogReading:
-    """Read the run's own log; an engine whose log has no reader is tried as any."""
-    from nsysacct.logs import READERS, read_log
+    from nsysacct.logs import read_log_of
 
-    base = (engine or "").partition("/")[0]
-    named = base if base in READERS else None
     source = sys.stdin.buffer.read() if path == "-" else Path(path)
-    return read_log(source, named, lines=line_range("--log-lines", lines))
+    return read_log_of(engine, source, lines=line_range("--log-lines", lines))

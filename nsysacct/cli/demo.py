@@ -50,7 +50,8 @@ def command(save: str | None, force: bool) -> None:
         with atomic_file(save, force=force) as temporary:
             unpack(temporary)
     echo_text(f"$ nsysacct split {save or NAME} {WORDS}\n")
-    with tempfile.TemporaryDirectory(prefix="nsysacct-") as folder:
+    # Windows removes no file that is open, as the trace still is
+    with tempfile.TemporaryDirectory(prefix="nsysacct-", ignore_cleanup_errors=True) as folder:
         trace = Path(folder) / NAME
         unpack(trace)
         options = read_options(layers=("8",), closing=2, n_ok="5,1,2,2")

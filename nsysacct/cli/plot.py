@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,14 +120,26 @@ def command(
     if len(traces) > 1 and kind not in ("split", "curve"):
         raise UsageError(kind, f"draws one TRACE, not {len(traces)}", "draw each by itself")
     ax = plots.new_axes(*_size(size, kind, len(traces)))
-    if kind == "trend":
-        _trend(traces[0], metric, series, ax)
-    elif kind == "timeline":
-        _timeline(traces[0], options, rounds_span(chosen), ax)
-    else:
-        _account_figure(kind, [account_of(t, options) for t in traces], plain_ms, ax)
-    with atomic_file(output, force=force) as temporary:
-        plots.save(ax, temporary, dpi=dpi)
+    with _large_enough():
+        if kind == "trend":
+            _trend(traces[0], metric, series, ax)
+        elif kind == "timeline":
+            _timeline(traces[0], options, rounds_span(chosen), ax)
+        else:
+            _account_figure(kind, [account_of(t, options) for t in traces], plain_ms, ax)
+        with atomic_file(output, force=force) as temporary:
+            plots.save(ax, temporary, dpi=dpi)
+
+
+@contextmanager
+def _large_enough() -> Iterator[None]:
+    """Refuse a size at which the texts around a figure leave nothing of it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "constrained_layout not applied", UserWarning)
+        try:
+            yield
+        except UserWarning as small:
+            raise UsageError("--size", "the texts leave no room", "give more inches") from small
 
 
 def _account_figure(kind: str, accounts: list[Any], plain_ms: float | None, ax: Axes) -> None:

@@ -18,7 +18,7 @@ from nsysacct.logs.reading import Counters, Found, LogReading
 from nsysacct.logs.text import Log, load
 from nsysacct.model import Finding
 
-__all__ = ["READERS", "Counters", "LogReading", "read_log"]
+__all__ = ["READERS", "Counters", "LogReading", "read_log", "read_log_of"]
 
 READERS: dict[str, ModuleType] = {
     "kestrel": kestrel,
@@ -74,6 +74,17 @@ def read_log(
         if result.idle is not None:
             return _idle(log, name, result.idle)
     raise _unknown(log, tried)
+
+
+def read_log_of(
+    engine: str | None,
+    source: str | bytes | Path,
+    *,
+    lines: tuple[int, int | None] | None = None,
+) -> LogReading:
+    """Read the log of a run of `engine`, by its registry's name; one without a reader is tried as any."""
+    name = (engine or "").partition("/")[0]
+    return read_log(source, name if name in READERS else None, lines=lines)
 
 
 def _reading(log: Log, speaking: Sequence[str], found: dict[str, Found]) -> LogReading:

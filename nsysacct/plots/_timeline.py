@@ -170,7 +170,7 @@ def _frame(ax: Axes, chosen: list[RoundRow], streams: list[int], low: int) -> No
     """Limits, round borders, stream names."""
     ax.set_ylim(len(streams) - 0.45, -1.0)
     ax.set_yticks(range(len(streams)), [f"stream {s}" for s in streams])
-    ax.set_xlabel("ms from the start of these rounds")
+    ax.set_xlabel(f"ms from the start of round {chosen[0].index}")
     tidy(ax, grid="x")
     ax.tick_params(axis="y", length=0)
     for r in chosen:
