@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -71,7 +72,7 @@ NAME = (
 def desk(
     trace_file: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str, int], str]:
-    """Run a command on the desk: shipped traces, their accounts, a history."""
+    """Run a command on the desk: shipped traces, their accounts, a history; 0 columns: not set."""
     folder = tmp_path_factory.mktemp("desk")
     runner = CliRunner()
 
@@ -80,7 +81,10 @@ def desk(
         words = [w.replace("\0", NAME) for w in line.format(*TRACES, **values).split()]
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(folder)
-            patch.setenv("COLUMNS", str(columns))
+            if columns:
+                patch.setenv("COLUMNS", str(columns))
+            else:
+                patch.delenv("COLUMNS", raising=False)
             done = runner.invoke(cli, words, prog_name="nsysacct")
         assert "Traceback" not in done.output and not isinstance(done.exception, AssertionError)
         return done.output
@@ -212,3 +216,15 @@ def test_the_next_step_is_one_that_works(desk: Callable[[str, int], str]) -> Non
     assert desk("whatif {0}.json --no-replay").startswith("10 rounds")
     plain = desk("split {4}.json").partition("next: ")[2]
     assert "--plain-from" in plain and "turn speculation on" in plain
+
+
+def test_a_file_does_not_depend_on_the_terminal(
+    desk: Callable[[str, int], str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    wide = os.terminal_size((200, 50))
+    monkeypatch.setattr("shutil.get_terminal_size", lambda fallback: wide)
+    for command in ("explain {0}.json", "split {0}.json", "diff {0}.json {1}.json"):
+        file = tmp_path / "out.txt"
+        desk(f"{command} -o {file} --force", 0)
+        assert max(map(len, file.read_text("utf-8").splitlines())) <= 80
+        assert max(map(len, desk(command, 0).splitlines())) > 80

@@ -87,7 +87,11 @@ def terminal_style(stream: IO[str] | None = None) -> Style:
 
 
 def terminal_width() -> int:
-    """Columns to wrap text at: the terminal's (or COLUMNS), 40 to 120; 80 elsewhere."""
+    """Columns to wrap text at: COLUMNS, else the terminal's, 40 to 120; 80 in files and pipes."""
+    context = click.get_current_context(silent=True)
+    output = context.params.get("output") if context is not None else None
+    if output not in (None, "-") and not os.environ.get("COLUMNS"):
+        return 80
     return min(max(shutil.get_terminal_size((80, 24)).columns, 40), 120)
 
 
