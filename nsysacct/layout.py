@@ -90,7 +90,8 @@ def table(rows: Sequence[Sequence[str]], width: int) -> list[str]:
     verify  14.93
     """
     kept = [i for i in range(len(rows[0])) if i == 0 or any(row[i] for row in rows[1:])]
-    columns = [[row[i] for row in rows] for i in kept]
+    # a line end in a name must not look like a further row
+    columns = [[" ".join(row[i].splitlines()) for row in rows] for i in kept]
     for gap, least in ((GAP, WIDE_CELL), (1, WIDE_CELL), (1, NARROW_CELL)):
         widths = _shrunk(columns, width - gap * (len(columns) - 1), least)
         if sum(widths) + gap * (len(columns) - 1) <= width:

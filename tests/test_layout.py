@@ -81,6 +81,10 @@ def test_long_cells_fold_at_their_own_marks() -> None:
     ]
 
 
+def test_a_line_end_in_a_cell_makes_no_row() -> None:
+    assert table([("trace", "ms"), ("a\nb  9.9", "1.2")], 80) == ["trace      ms", "a b  9.9  1.2"]
+
+
 def test_an_empty_column_is_left_out() -> None:
     assert table([("a", "b", "c"), ("x", "", "1"), ("y", "", "2")], 80)[0] == "a  c"
 
