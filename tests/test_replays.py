@@ -27,6 +27,7 @@ class Run:
     )
     restores: bool = True  # whether the state comes back from the host, where a trace shows it
     requests: int = 1
+    graphs: bool = False  # whether passes of the draft are CUDA graphs, timed as a whole
 
     def build(
         self, n_ok: Sequence[int], *, second: bool = True, host: Host | None = None
@@ -53,15 +54,22 @@ class Run:
 
     def _draft(self, host: Host, truth: dict[str, float]) -> None:
         for _ in range(self.k if self.drafter != "ngram" else 0):
-            host.eager(self.requests, DRAFT)
-            truth["draft"] += KERNELS * 0.003
+            self._of_draft(host, truth, self.requests, returned=self.requests)
 
     def _target(self, host: Host, truth: dict[str, float], phase: str, rows: int) -> None:
         host.eager(rows, TARGET)
         truth[phase] += KERNELS * 0.008
         if self.drafter == "mtp":
-            host.eager(rows, DRAFT, rows_returned=0)
-            truth["draft"] += KERNELS * 0.003
+            self._of_draft(host, truth, rows, returned=0)
+
+    def _of_draft(self, host: Host, truth: dict[str, float], rows: int, *, returned: int) -> None:
+        if self.graphs:
+            host.inputs(DRAFT)
+            host.graph(100 + rows, 3 * KERNELS, stream=DRAFT)
+            host.result(DRAFT, rows=returned)
+        else:
+            host.eager(rows, DRAFT, rows_returned=returned)
+        truth["draft"] += KERNELS * 0.003
 
     def split(self, folder: Path, n_ok: Sequence[int], engine: str | None = None) -> Account:
         host, self.truth = self.build(n_ok)
@@ -76,12 +84,13 @@ IN_ROUNDS = ("draft", "verify", "replay")
 N_OK = [0, 3, 1, 2, 3, 0, 2, 1, 0, 3]
 
 
+@pytest.mark.parametrize("graphs", [True, False])
 @pytest.mark.parametrize("restores", [True, False])
 @pytest.mark.parametrize("engine", [None, "llama.cpp/checkpoint"])
 def test_a_second_pass_behind_a_catch_up_pass_is_replay(
-    tmp_path: Path, engine: str | None, restores: bool
+    tmp_path: Path, engine: str | None, restores: bool, graphs: bool
 ) -> None:
-    run = Run(restores=restores)
+    run = Run(restores=restores, graphs=graphs)
     found = run.split(tmp_path, N_OK, engine)
     assert found.rounds.value == 10
     assert phases(found) == pytest.approx(run.truth)
