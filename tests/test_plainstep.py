@@ -103,7 +103,7 @@ def memory(run: Account, **more: object) -> str:
 def test_a_draft_that_eats_the_cache_is_a_reason_to_give_up():
     full, before = spec(peak_memory_bytes=95_000_000_000), plain(peak_memory_bytes=70_000_000_000)
     text = memory(full, plain_from=before)
-    assert "5.0% of 100.0 GB free at the peak: a reason to give up" in text
+    assert "5.0 % of 100.0 GB free at the peak: a reason to give up" in text
     assert "+25.00 GB against the capture without speculation" in text
 
 
