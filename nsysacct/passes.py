@@ -211,31 +211,23 @@ def features(timeline: Timeline, names: NameEvidence, pass_of: I32) -> Passes:
     count = int(pass_of.max(initial=NONE)) + 1
     big = np.iinfo(np.int64).max
     nothing = len(timeline) - 1
-    first, first_work, last_work = (np.full(count, e) for e in (nothing, nothing, -1))
+    first_work, last_work = np.full(count, nothing), np.full(count, -1)
     start, end = np.full(count, big), np.full(count, -big)
     gpu_ns = np.zeros(count, np.int64)
     anchors = np.zeros((count, len(Code)), np.int64)
     for block in blocks(len(timeline)):
-        events = np.flatnonzero(pass_of[block] != NONE) + block.start
+        kind = timeline.kind[block]
+        work = (kind != Kind.MEMCPY) & (kind != Kind.MEMSET) & (pass_of[block] != NONE)
+        events = np.flatnonzero(work) + block.start
         if not len(events):
             continue
         low, near = _near(pass_of[events])  # launches ascend, so a block holds a few passes of all
         span = slice(low, low + near.count)
         here = near.present + low
-        first[here] = np.minimum(first[here], events[near.first()])
-        np.minimum(start[span], near.least(timeline.start[events], big), out=start[span])
-        np.maximum(end[span], near.most(timeline.end_of(events), -big), out=end[span])
-        kind = timeline.kind[events]
-        work = (kind != Kind.MEMCPY) & (kind != Kind.MEMSET)
-        if not work.all():
-            events = events[work]
-            if not len(events):
-                continue
-            low, near = _near(pass_of[events])
-            span = slice(low, low + near.count)
-            here = near.present + low
         first_work[here] = np.minimum(first_work[here], events[near.first()])
         last_work[here] = events[near.last()]
+        np.minimum(start[span], near.least(timeline.start[events], big), out=start[span])
+        np.maximum(end[span], near.most(timeline.end_of(events), -big), out=end[span])
         gpu_ns[span] += near.sum(timeline.duration[events])
         anchors[span] += _anchors(
             pass_of[events] - low,
@@ -243,6 +235,11 @@ def features(timeline: Timeline, names: NameEvidence, pass_of: I32) -> Passes:
             timeline.kind[events] == Kind.KERNEL,
             near.count,
         )
+    first = first_work.copy()
+    memory = np.flatnonzero(timeline.is_memory & (pass_of != NONE))
+    np.minimum.at(first, pass_of[memory], memory)
+    np.minimum.at(start, pass_of[memory], timeline.start[memory])
+    np.maximum.at(end, pass_of[memory], timeline.end_of(memory))
     some = last_work >= 0
     single = some & (timeline.unit[first_work] == timeline.unit[last_work])
     # one launch: a graph launch is a pass of its own
