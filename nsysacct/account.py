@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -35,14 +34,13 @@ from nsysacct.model import (
     Finding,
     ProcessAccount,
     Semantics,
-    TraceInfo,
 )
 from nsysacct.options import Options
 from nsysacct.registry import Choice, EngineSpec, Registry, load_registry
 from nsysacct.semantics import tokens_of
 from nsysacct.structure import Structure
 from nsysacct.timeline import Timeline
-from nsysacct.trace import Gpu, Trace
+from nsysacct.trace import Trace
 
 I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
@@ -107,7 +105,7 @@ def account(
     return Account(
         **{name: getattr(chosen, name) for name in ProcessAccount.__struct_fields__},
         tool=_tool(),
-        trace=_trace_info(trace, chosen),
+        trace=hardware.described(trace, chosen),
         engine=EngineInfo(
             name=engine.name,
             how=engine.how,
@@ -149,24 +147,6 @@ def _as_seen(spec: EngineSpec | None, *, replays: bool) -> EngineSpec | None:
 
 def _semantics(spec: EngineSpec | None) -> Semantics:
     return spec.semantics if spec else Semantics()
-
-
-def _trace_info(trace: Trace, chosen: ProcessAccount) -> TraceInfo:
-    """Facts of the file, with the GPU that the chosen account ran on."""
-    gpu = next((g for g in trace.gpus if g.index == chosen.gpu), None)
-    if gpu is None:
-        return trace.info
-    device = None if chosen.pid is None else trace.cuda_device(chosen.pid, gpu.index)
-    if device is not None and device.is_slice:  # what is known of the whole GPU does not hold
-        gpu = Gpu(gpu.index, gpu.name and f"{gpu.name} (MIG slice)", sm_count=device.sm_count)
-    return msgspec.structs.replace(
-        trace.info,
-        gpu=gpu.name,
-        gpu_memory_bandwidth_bytes_per_s=gpu.memory_bandwidth,
-        gpu_memory_bytes=gpu.memory,
-        gpu_sm_count=gpu.sm_count,
-        peak_memory_bytes=hardware.peak_memory(trace, gpu.index),
-    )
 
 
 def _check_graph_roles(parts: Sequence[ProcessAccount], options: Options) -> None:
@@ -379,7 +359,7 @@ def _one(
         per_round=rows,
         steps=hardware.with_dram(steps, trace, line.gpu, found),
         findings=[
-            *_misnamed(engine),
+            *engine.findings,
             *told,
             *found.layout.findings,
             *placed.findings,
@@ -390,19 +370,6 @@ def _one(
         total_gpu_ns=line.spent_ns(line.is_gpu_time),
         total_mem_ns=line.spent_ns(line.is_memory),
     )
-
-
-def _misnamed(engine: Choice) -> list[Finding]:
-    if not engine.misnamed:
-        return []
-    return [
-        Finding(
-            kind="engine",
-            severity="warning",
-            detail=f"--engine {engine.name}: {engine.detail}",
-            remedy="leave --engine out",
-        )
-    ]
 
 
 def _notes(found: Structure) -> list[Finding]:

@@ -1,7 +1,7 @@
-"""What hardware counters and allocations add to an account, where the capture recorded them.
+"""The GPU of an account, and what counters and allocations add to it where the capture recorded them.
 
 Neither is on by default: counters need ``--gpu-metrics-devices``, allocations
-``--cuda-memory-usage=true``. Without them everything here is None, never 0.
+``--cuda-memory-usage=true``. Without them what they tell is None, never 0.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from nsysacct.evidence import Code
-from nsysacct.model import StepCost
+from nsysacct.model import ProcessAccount, StepCost, TraceInfo
 from nsysacct.structure import Structure
-from nsysacct.trace import Trace
+from nsysacct.trace import Gpu, Trace
 from nsysacct.trace.tables import GpuMetrics
 
 I64 = npt.NDArray[np.int64]
@@ -29,6 +29,24 @@ FEWEST_SAMPLES = 5
 ON_THE_CARD = (2, 3, 5)
 """Kinds of memory that surely lie on the card: device, array, device static."""
 _GPU_OF_SOURCE = 0xFF  # low byte of typeId
+
+
+def described(trace: Trace, part: ProcessAccount) -> TraceInfo:
+    """Facts of the file, with the GPU that an account ran on; a MIG slice has none of its whole GPU."""
+    gpu = next((g for g in trace.gpus if g.index == part.gpu), None)
+    if gpu is None:
+        return trace.info
+    device = None if part.pid is None else trace.cuda_device(part.pid, gpu.index)
+    if device is not None and device.is_slice:
+        gpu = Gpu(gpu.index, gpu.name and f"{gpu.name} (MIG slice)", sm_count=device.sm_count)
+    return msgspec.structs.replace(
+        trace.info,
+        gpu=gpu.name,
+        gpu_memory_bandwidth_bytes_per_s=gpu.memory_bandwidth,
+        gpu_memory_bytes=gpu.memory,
+        gpu_sm_count=gpu.sm_count,
+        peak_memory_bytes=peak_memory(trace, gpu.index),
+    )
 
 
 def peak_memory(trace: Trace, gpu: int | None) -> int | None:

@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from nsysacct.errors import RegistryError, UnknownEngineError
+from nsysacct.model import Finding
 from nsysacct.names import KernelName, parse
 from nsysacct.registry_file import read_file
 from nsysacct.specs import EngineSpec, Match, NearMiss, NvtxRule, Signature
@@ -83,6 +84,20 @@ class Choice:
     how: str
     detail: str
     misnamed: bool = False
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The warning that the engine asked for is misnamed."""
+        if not self.misnamed:
+            return []
+        return [
+            Finding(
+                kind="engine",
+                severity="warning",
+                detail=f"--engine {self.name}: {self.detail}",
+                remedy="leave --engine out",
+            )
+        ]
 
 
 @dataclass(frozen=True, slots=True)
