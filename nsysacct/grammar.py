@@ -222,13 +222,13 @@ def _name_steps(
         code[mine] = Code.PLAIN if too_many else Code.REPLAY
         if too_many and ends is not None and ends[run] != NONE:
             code[mine[: ends[run]]] = Code.REPLAY
-            layout.findings.append(_after_end("another-request", run + 1, int(size - ends[run])))
+            layout.findings.append(_after_end("another-request", run, int(size - ends[run])))
         elif too_many:
             layout.findings.append(
                 Finding(
                     kind="long-replay",
                     severity="warning",
-                    detail=f"{size} target steps follow round {run + 1}, at most {limit} can be replay: "
+                    detail=f"{size} target steps follow round {run}, at most {limit} can be replay: "
                     "counted as plain (another request between?)",
                     remedy="capture one request at a time, or mark phases with NVTX",
                 )
@@ -266,6 +266,7 @@ def _ends(code: U8, verify: I64, returned: I64, limit: int | None) -> I64 | None
 
 
 def _after_end(kind: str, number: int, steps: int) -> Finding:
+    """Steps behind the end of round `number`; rounds count from 0, as everywhere."""
     what = "closing steps" if kind == "closing" else "of another request"
     return Finding(
         kind=kind,
@@ -333,7 +334,7 @@ def _name_tail(
     elif end is not None:
         replay = end
         if end < len(tail):
-            layout.findings.append(_after_end("closing", layout.rounds, len(tail) - end))
+            layout.findings.append(_after_end("closing", layout.rounds - 1, len(tail) - end))
     elif replay:
         layout.basis[tail[:replay]] = "pattern"
         layout.findings.append(

@@ -1,5 +1,7 @@
 """Rounds read from passes spelled as letters: D draft, V verify, T target step, O other, ? unknown."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -108,7 +110,9 @@ def test_the_copy_keeps_the_replay_of_a_request_that_another_follows() -> None:
         ("another-request", "info"),
         ("closing", "info"),
     ]
-    assert layout.findings[0].detail.startswith("8 target steps follow")
+    assert layout.findings[0].detail.startswith("8 target steps follow the copy")
+    # rounds count from 0: four before the one that another request follows, nine in all
+    assert [int(re.findall(r"round (\d+)", f.detail)[0]) for f in layout.findings] == [4, 8]
 
 
 def test_a_closing_that_the_copy_contradicts_is_used_and_warned_of() -> None:
@@ -135,6 +139,7 @@ def test_more_steps_than_any_replay_are_another_request() -> None:
     layout = read("DDDV TTTTTTTT DDDV")
     assert spelled(layout) == "DDDVppppppppDDDV"
     assert layout.findings[0].kind == "long-replay"
+    assert "8 target steps follow round 0, " in layout.findings[0].detail
 
 
 def test_an_engine_without_replay_has_none() -> None:
