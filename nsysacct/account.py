@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -77,13 +77,38 @@ def account(
     UsageError
         When an option does not fit the trace (unknown pid, k that does not fit).
     """
+    return account_and_events(trace, options, registry)[0]
+
+
+def account_and_events(
+    trace: Trace, options: Options | None = None, registry: Registry | None = None
+) -> tuple[Account, list[Events]]:
+    """Account for a trace, and tell where each of its events was placed.
+
+    Parameters
+    ----------
+    trace, options, registry
+        As for `account`.
+
+    Returns
+    -------
+    (Account, list of Events)
+        Events of every (process, GPU), in the order of ``Account.processes``.
+
+    Raises
+    ------
+    NsysacctError
+        As for `account`.
+    """
     options = options or Options()
     registry = registry or load_registry(options.registry_paths)
     engine = registry.choose(trace.kernel_names, options.engine)
     lines = _lines(trace, engine.spec, options)
     shared = sharing.findings(trace, [one.line for one in lines])
+    places = [_place(trace, line, engine.spec, options) for line in lines]
     parts = [
-        _one(trace, line, engine, options, told) for line, told in zip(lines, shared, strict=True)
+        _one(trace, line, place, engine, told)
+        for line, place, told in zip(lines, places, shared, strict=True)
     ]
     if not parts:
         raise TraceError(
@@ -91,6 +116,9 @@ def account(
         )
     _check_graph_roles(parts, options)
     chosen, selection = _choose(trace, parts, options)
+    _refuse_clash(
+        [place for part, place in zip(parts, places, strict=True) if part is chosen] or places
+    )
     spec = _as_seen(
         engine.spec, replays=any(b.bucket == "replay" and b.gpu_ns for b in chosen.buckets)
     )
@@ -99,10 +127,10 @@ def account(
     if options.log is not None:
         from nsysacct.runlog import with_log
 
-        told = with_log(chosen, options.log)
-        parts = [told if p is chosen else p for p in parts]
-        chosen = told
-    return Account(
+        logged = with_log(chosen, options.log)
+        parts = [logged if p is chosen else p for p in parts]
+        chosen = logged
+    result = Account(
         **{name: getattr(chosen, name) for name in ProcessAccount.__struct_fields__},
         tool=_tool(),
         trace=hardware.described(trace, chosen),
@@ -120,6 +148,17 @@ def account(
         gpu_busy_ns=sharing.busy_by_gpu([one.line for one in lines]) if len(lines) > 1 else {},
         processes=parts,
     )
+    return result, [
+        Events(
+            part.pid,
+            seen.line.gpu,
+            seen.line,
+            place.placed.bucket,
+            place.placed.basis,
+            place.round_of,
+        )
+        for part, seen, place in zip(parts, lines, places, strict=True)
+    ]
 
 
 def _refuse_short_wall(part: ProcessAccount) -> None:
@@ -234,16 +273,7 @@ def events(
     list of Events
         One a (process, GPU), in the order of ``Account.processes``.
     """
-    options = options or Options()
-    registry = registry or load_registry(options.registry_paths)
-    spec = registry.choose(trace.kernel_names, options.engine).spec
-    result = []
-    for seen in _lines(trace, spec, options):
-        parts = _place(trace, seen, spec, options)
-        line, placed = seen.line, parts.placed
-        pid = trace.processes[line.process].pid
-        result.append(Events(pid, line.gpu, line, placed.bucket, placed.basis, parts.round_of))
-    return result
+    return account_and_events(trace, options, registry)[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,8 +311,13 @@ def _lines(trace: Trace, spec: EngineSpec | None, options: Options) -> list[_Lin
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """Structure and attribution of one timeline."""
+    """Structure and attribution of one timeline.
 
+    `options` are those that fit it; `clash` says what of the ones given does not.
+    """
+
+    options: Options
+    clash: UsageError | None
     marks: nvtx.Projection
     found: Structure
     placed: Attribution
@@ -290,7 +325,10 @@ class _Placed:
 
 
 def _place(trace: Trace, seen: _Line, spec: EngineSpec | None, options: Options) -> _Placed:
-    """Read the structure of one timeline and place its events."""
+    """Read the structure of one timeline and place its events.
+
+    A k that this timeline contradicts may be meant for another one: it is read without.
+    """
     line, names = seen.line, seen.names
     marks = _nvtx(line, trace, spec, options)
     semantics = _semantics(spec)
@@ -308,7 +346,10 @@ def _place(trace: Trace, seen: _Line, spec: EngineSpec | None, options: Options)
         marks=marks,
         brought_bytes=trace.memops.bytes[line.source[line.copies_in]],
     )
-    _check_k(found, semantics, options)
+    clash = _clash(found, semantics, options)
+    if clash is not None:
+        own = _place(trace, seen, spec, replace(options, k=None, n_ok=None))
+        return replace(own, clash=clash)
     placed = attribute(
         line,
         names,
@@ -318,18 +359,18 @@ def _place(trace: Trace, seen: _Line, spec: EngineSpec | None, options: Options)
         found.layout.basis,
         options.ignore,
     )
-    return _Placed(marks, found, placed, perround.round_of_events(line, found, placed))
+    round_of = perround.round_of_events(line, found, placed)
+    return _Placed(options, None, marks, found, placed, round_of)
 
 
 def _one(
-    trace: Trace, seen: _Line, engine: Choice, options: Options, told: Sequence[Finding]
+    trace: Trace, seen: _Line, place: _Placed, engine: Choice, told: Sequence[Finding]
 ) -> ProcessAccount:
     """Account for one timeline."""
-    spec = engine.spec
-    line, names = seen.line, seen.names
-    parts = _place(trace, seen, spec, options)
-    semantics = _semantics(_as_seen(spec, replays=bool(parts.found.layout.replay_steps.any())))
-    marks, found, placed, round_of = parts.marks, parts.found, parts.placed, parts.round_of
+    line, names, options = seen.line, seen.names, place.options
+    marks, found, placed, round_of = place.marks, place.found, place.placed, place.round_of
+    replays = bool(found.layout.replay_steps.any())
+    semantics = _semantics(_as_seen(engine.spec, replays=replays))
     with ThreadPoolExecutor(4, thread_name_prefix="nsysacct-sum") as pool:
         # passes over all events that do not wait for each other; numpy lets go of the interpreter
         in_rounds = pool.submit(
@@ -389,8 +430,15 @@ def _nvtx(
     return nvtx.project(line, trace, rules, defaults=True, steps=steps)
 
 
-def _check_k(found: Structure, semantics: Semantics, options: Options) -> None:
-    """Refuse a k or a histogram that the verify kernels contradict."""
+def _refuse_clash(places: Sequence[_Placed]) -> None:
+    """Stop at a k or a histogram that does not fit any of these timelines."""
+    clashes = [place.clash for place in places if place.clash is not None]
+    if clashes and len(clashes) == len(places):
+        raise clashes[0]
+
+
+def _clash(found: Structure, semantics: Semantics, options: Options) -> UsageError | None:
+    """What a k or a histogram says that the verify kernels contradict."""
     seen = None
     if found.width is not None:
         seen = found.width if semantics.verify_width == "k" else found.width - 1
@@ -404,12 +452,13 @@ def _check_k(found: Structure, semantics: Semantics, options: Options) -> None:
                 "fix one of them",
             )
         given = from_histogram
-    if given is not None and seen is not None and given != seen:
-        raise UsageError(
-            f"k = {given}",
-            f"does not fit: verify kernels run on {found.width} rows, which is k = {seen} here",
-            f"give --k {seen}, or a histogram of {seen + 1} counts",
-        )
+    if given is None or seen is None or given == seen:
+        return None
+    return UsageError(
+        f"k = {given}",
+        f"does not fit: verify kernels run on {found.width} rows, which is k = {seen} here",
+        f"give --k {seen}, or a histogram of {seen + 1} counts",
+    )
 
 
 # --- sums ------------------------------------------------------------------------------------------

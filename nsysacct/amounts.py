@@ -233,7 +233,7 @@ def steps(line: Timeline, found: Structure) -> list[StepCost]:
     result = []
     busy = line.busy_ns(np.append(layout.code, np.uint8(Code.UNKNOWN))[p.pass_of], len(Code))
     for code in (Code.PREFILL, Code.DECODE, Code.PLAIN, Code.DRAFT, Code.VERIFY, Code.REPLAY):
-        mine = np.flatnonzero(layout.code == code)
+        mine = np.flatnonzero((layout.code == code) & ~layout.adopted)
         if not len(mine):
             continue
         neighbours = mine[:-1][np.diff(mine) == 1]
@@ -243,7 +243,7 @@ def steps(line: Timeline, found: Structure) -> list[StepCost]:
             StepCost(
                 role=code.name.lower(),
                 count=len(mine),
-                gpu_ns=int(p.gpu_ns[mine].sum()),
+                gpu_ns=int(p.gpu_ns[layout.code == code].sum()),
                 busy_ns=int(busy[code]),
                 wall_ns=float(np.median(walls)) if len(walls) and shown else None,
                 width=structure.usual(p.width[mine][p.width[mine] > 0]),

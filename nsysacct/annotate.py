@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from nsysacct.account import Events, account, events
+from nsysacct.account import Events, account_and_events
 from nsysacct.attribution import BASES
 from nsysacct.errors import UsageError
 from nsysacct.extras import need
@@ -92,7 +92,7 @@ def annotate(
     if target.exists() and source.exists() and target.samefile(source):
         raise UsageError(str(target), "is the export itself", "name another file")
     trace = read_trace(source)
-    result, placed = account(trace, options), events(trace, options)
+    result, placed = account_and_events(trace, options)
     shutil.copyfile(source, target)
     target.chmod(target.stat().st_mode | 0o600)
     database = sqlite_utils.Database(target)

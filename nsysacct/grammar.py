@@ -7,7 +7,7 @@ the last round it may be either, and only the run's own plan can say.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -91,6 +91,8 @@ class Layout:
         The (first) verify pass of each round.
     basis : object array, one per pass
     replay_steps, draft_passes : int32, one per round
+    adopted : bool, one per pass
+        Launched with another pass and part of it: no step of its own.
     """
 
     code: U8
@@ -99,6 +101,7 @@ class Layout:
     verify: I64
     replay_steps: I32
     draft_passes: I32
+    adopted: npt.NDArray[np.bool_]
     findings: list[Finding] = field(default_factory=list)
     reconciled: str = ""
 
@@ -156,6 +159,7 @@ def read_rounds(
         round_of=round_of,
         verify=verify,
         replay_steps=np.zeros(count, np.int32),
+        adopted=np.zeros(len(code), bool),
         draft_passes=np.bincount(round_of[drafts & (round_of != NONE)], minlength=count).astype(
             np.int32
         ),
@@ -216,23 +220,29 @@ def _name_steps(
     stray = drafting[middle] > drafting[verify[after]]  # a target step between draft and verify
     code[middle[stray]] = Code.PLAIN
     runs, sizes = np.unique(after[~stray], return_counts=True)
+    foreign: dict[int, int] = {}  # round -> target steps behind its end
+    unclear: dict[int, int] = {}  # round -> target steps, some of them surely no replay
     for run, size in zip(runs, sizes, strict=True):
         mine = middle[~stray][after[~stray] == run]
         too_many = limit is not None and size > limit
         code[mine] = Code.PLAIN if too_many else Code.REPLAY
         if too_many and ends is not None and ends[run] != NONE:
             code[mine[: ends[run]]] = Code.REPLAY
-            layout.findings.append(_after_end("another-request", run, int(size - ends[run])))
+            foreign[int(run)] = int(size - ends[run])
         elif too_many:
-            layout.findings.append(
-                Finding(
-                    kind="long-replay",
-                    severity="warning",
-                    detail=f"{size} target steps follow round {run}, at most {limit} can be replay: "
-                    "counted as plain (another request between?)",
-                    remedy="capture one request at a time, or mark phases with NVTX",
-                )
+            unclear[int(run)] = int(size)
+    if foreign:
+        layout.findings.append(_after_ends("another-request", foreign, "of another request"))
+    if unclear:
+        layout.findings.append(
+            Finding(
+                kind="long-replay",
+                severity="warning",
+                detail=f"{_each(unclear)} target steps follow {_rounds(unclear)}, at most {limit} can be "
+                "replay: counted as plain (another request between?)",
+                remedy="capture one request at a time, or mark phases with NVTX",
             )
+        )
     end = None if ends is None or ends[-1] == NONE else int(ends[-1])
     _name_tail(layout, steps[late], semantics, k, plan, n_ok, end)
 
@@ -265,15 +275,36 @@ def _ends(code: U8, verify: I64, returned: I64, limit: int | None) -> I64 | None
     return ends if shown >= MIN_LAUNCHES else None
 
 
-def _after_end(kind: str, number: int, steps: int) -> Finding:
-    """Steps behind the end of round `number`; rounds count from 0, as everywhere."""
-    what = "closing steps" if kind == "closing" else "of another request"
+def _after_ends(kind: str, steps: Mapping[int, int], what: str) -> Finding:
+    """Target steps behind the ends of rounds; rounds count from 0, as everywhere."""
+    many = "" if len(steps) == 1 else "s"
     return Finding(
         kind=kind,
         severity="info",
-        detail=f"{steps} target steps follow the copy of the results of round {number}, with which all "
-        f"others end: {what}",
+        detail=f"{_each(steps)} target steps follow the cop{'ies' if many else 'y'} of the results of "
+        f"{_rounds(steps)}, with which all others end: {what}",
     )
+
+
+MANY_ROUNDS = 5
+"""Rounds that a finding names before it stops."""
+
+
+def _each(steps: Mapping[int, int]) -> str:
+    """How many steps follow each round."""
+    low, high = min(steps.values()), max(steps.values())
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def _rounds(steps: Mapping[int, int]) -> str:
+    """The rounds, by number; of many the first ones."""
+    numbers = sorted(steps)
+    if len(numbers) == 1:
+        return f"round {numbers[0]}"
+    some = ", ".join(map(str, numbers[:MANY_ROUNDS]))
+    if len(numbers) <= MANY_ROUNDS:
+        return f"each of the rounds {some}"
+    return f"each of {len(numbers)} rounds ({some}, ...)"
 
 
 def _replays_in_steps(rule: str) -> bool:
@@ -334,7 +365,9 @@ def _name_tail(
     elif end is not None:
         replay = end
         if end < len(tail):
-            layout.findings.append(_after_end("closing", layout.rounds - 1, len(tail) - end))
+            layout.findings.append(
+                _after_ends("closing", {layout.rounds - 1: len(tail) - end}, "closing steps")
+            )
     elif replay:
         layout.basis[tail[:replay]] = "pattern"
         layout.findings.append(

@@ -399,7 +399,9 @@ def _by_repetition(symbols: I64, passes: Passes, roles: Roles) -> dict[int, Grap
 # --- the rest --------------------------------------------------------------------------------------
 
 
-def adopt(passes: Passes, code: U8, basis: npt.NDArray[np.object_], round_of: I32) -> None:
+def adopt(
+    passes: Passes, code: U8, basis: npt.NDArray[np.object_], round_of: I32
+) -> npt.NDArray[np.bool_]:
     """Give kernels without a name to the pass that they were launched with, when it is the only one.
 
     Called when rounds are read: such kernels are no steps of their own, whatever their number.
@@ -408,11 +410,17 @@ def adopt(passes: Passes, code: U8, basis: npt.NDArray[np.object_], round_of: I3
     ----------
     code, basis, round_of
         One per pass; changed in place.
+
+    Returns
+    -------
+    bool array, one per pass
+        Passes that became part of another one.
     """
+    adopted = np.zeros(len(code), bool)
     unknown = np.flatnonzero((code == Code.UNKNOWN) & ~passes.is_graph)
     known = np.flatnonzero(np.isin(code, _ADOPTING))
     if not len(unknown) or not len(known):
-        return
+        return adopted
     place = passes.epoch.astype(np.int64) * (1 << 32) + passes.stream
     near: dict[int, list[int]] = {}
     for i in known.tolist():
@@ -423,6 +431,8 @@ def adopt(passes: Passes, code: U8, basis: npt.NDArray[np.object_], round_of: I3
             host = min(hosts, key=lambda h: (abs(h - i), h))
             code[i], round_of[i] = code[host], round_of[host]
             basis[i] = "pattern" if basis[host] == "pattern" else "positional"
+            adopted[i] = True
+    return adopted
 
 
 _ADOPTING = (Code.DRAFT, Code.VERIFY, Code.REPLAY, Code.PREFILL, Code.DECODE, Code.PLAIN)

@@ -147,7 +147,7 @@ def read(
         returned=found.returned,
     )
     if how in ("names", "graphs"):
-        roles.adopt(found, layout.code, layout.basis, layout.round_of)
+        layout.adopted = roles.adopt(found, layout.code, layout.basis, layout.round_of)
     return Structure(found, layout, graphs, k, width, how, notes)
 
 

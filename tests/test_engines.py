@@ -278,3 +278,15 @@ def test_another_engine_than_the_traces_is_never_sure(
     assert [f.severity for f in found.findings if f.kind == "engine"] == ["warning"]
     for phase in ("draft", "verify", "replay"):
         assert set(found.bucket(phase).by_basis) <= {"pattern"}
+
+
+def test_what_is_launched_with_a_graph_is_no_step_of_its_own(
+    trace_file: Callable[[str], Path],
+) -> None:
+    """A verify graph and the sampling kernels behind it are one step, and cost what both cost."""
+    found = account(read_trace(trace_file("torch_graphs_nvtx")))
+    (verify,) = [s for s in found.steps if s.role == "verify"]
+    assert verify.count == found.rounds.value == 40
+    (bucket,) = [b for b in found.buckets if b.bucket == "verify"]
+    assert verify.gpu_ns == bucket.gpu_ns
+    assert verify.wall_ns is None  # two verify steps never stand side by side

@@ -115,6 +115,19 @@ def test_the_copy_keeps_the_replay_of_a_request_that_another_follows() -> None:
     assert [int(re.findall(r"round (\d+)", f.detail)[0]) for f in layout.findings] == [4, 8]
 
 
+def test_many_requests_are_one_finding() -> None:
+    layout = read(" ".join(f"{ENDED} DDDV TT* {'T' * (7 + i)}" for i in range(7)) + f" {ENDED}")
+    (finding,) = layout.findings
+    assert finding.kind == "another-request"
+    assert finding.detail.startswith(
+        "7 to 13 target steps follow the copies of the results of each of 7 rounds (4, 9, 14, 19, 24, ...)"
+    )
+    two = read(" ".join(f"{ENDED} DDDV TT* TTTTTTTT" for _ in range(2)) + f" {ENDED}")
+    assert "8 target steps follow the copies of the results of each of the rounds 4, 9," in (
+        two.findings[0].detail
+    )
+
+
 def test_a_closing_that_the_copy_contradicts_is_used_and_warned_of() -> None:
     layout = read(f"{ENDED} DDDV T* TT", plan=Plan(closing=1))
     assert spelled(layout).endswith("DDDVRRp")

@@ -14,7 +14,11 @@ import pytest
 
 from fixtures.builder import TraceBuilder
 from nsysacct import api
+from nsysacct.account import account
+from nsysacct.errors import UsageError
 from nsysacct.model import Account
+from nsysacct.options import Options
+from nsysacct.trace import read_trace
 
 STREAM, DRAFT_STREAM = 7, 13
 PHASES = ("draft", "verify", "replay", "plain")
@@ -336,3 +340,28 @@ def test_ignored_evidence_moves_amounts_but_loses_none(
     assert not {basis for b in account.buckets for basis in b.by_basis} & set(ignore)
     if account.rounds.value == 0:
         pytest.fail("switched-off evidence is not evidence that nothing was verified")
+
+
+def test_a_histogram_is_meant_for_the_process_that_was_chosen(tmp_path: Path) -> None:
+    """Two processes with another k each: what fits one of them does not fit the other."""
+    trace = TraceBuilder()
+    now = 1_000_000
+    for pid, k in ((10, 2), (11, 3)):
+        trace.process(pid)
+        engine = Engine(k=k, trace=trace, now=now)
+        engine.run([1, 0, 2])
+        now = engine.now
+    file = trace.write(tmp_path / "t.sqlite")
+    for pid, k in ((10, 2), (11, 3)):
+        options = Options(pid=pid, n_ok=tuple([1] * (k + 1)))
+        chosen = account(read_trace(file), options)
+        assert (chosen.pid, chosen.rounds.k) == (pid, k)
+        assert chosen.acceptance is not None
+        assert [p.acceptance is None for p in chosen.processes] == [
+            p.pid != pid for p in chosen.processes
+        ]
+        wrong = Options(pid=pid, n_ok=tuple([1] * (k + 3)))
+        with pytest.raises(UsageError, match=f"which is k = {k} here"):
+            account(read_trace(file), wrong)
+    with pytest.raises(UsageError, match="does not fit"):
+        account(read_trace(file), Options(k=7))

@@ -83,12 +83,12 @@ def _read(path: str, options: Options) -> tuple[Account, list[Events], list[str]
     """Account, single events and kernel names; the latter two are empty for account JSON."""
     if is_account_json(Path(path)):
         return account_of(path), [], []
-    from nsysacct.account import account, events
+    from nsysacct.account import account_and_events
     from nsysacct.nsysrep import resolve
     from nsysacct.trace import read_trace
 
     trace = read_trace(resolve(path))
-    return account(trace, options), events(trace, options), list(trace.kernel_names)
+    return *account_and_events(trace, options), list(trace.kernel_names)
 
 
 def _parquet(

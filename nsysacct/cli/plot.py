@@ -162,14 +162,14 @@ def _account_figure(kind: str, accounts: list[Any], plain_ms: float | None, ax: 
 def _timeline(path: str, options: Options, rounds: tuple[int, int], ax: Axes) -> None:
     """Read the trace once for the account and for its events."""
     from nsysacct import plots
-    from nsysacct.account import account, events
+    from nsysacct.account import account_and_events
     from nsysacct.nsysrep import resolve
     from nsysacct.trace import read_trace
 
     if is_account_json(Path(path)):
         raise UsageError(path, "an account holds no single events", "give the export itself")
     trace = read_trace(resolve(path))
-    plots.timeline(account(trace, options), events(trace, options), rounds, ax=ax)
+    plots.timeline(*account_and_events(trace, options), rounds, ax=ax)
 
 
 def _trend(path: str, metric: str, series: str, ax: Axes) -> None:
