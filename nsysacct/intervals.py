@@ -27,7 +27,7 @@ class Cover:
     >>> cover.add(np.array([4, 8]), np.array([6, 9]))
     (array([5, 8]), array([6, 9]))
     >>> cover.total
-    8
+    7
     """
 
     def __init__(self) -> None:
