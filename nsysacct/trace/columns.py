@@ -13,7 +13,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -21,9 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from nsysacct.trace.arrow import Connection, values_of
+from nsysacct.trace.assembly import Piece, Table, Whole
 from nsysacct.trace.column import NONE, Column
 from nsysacct.trace.database import Database, damage, quoted, text_of
-from nsysacct.trace.encoding import fitting, is_constant
 from nsysacct.trace.pages import Group, PagedTable, Values, open_table
 
 I64 = npt.NDArray[np.int64]
@@ -37,54 +37,6 @@ _THREADS = min(4, os.cpu_count() or 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Rejection:
-    """Rows that were left out: where, why, how many."""
-
-    table: str
-    reason: str
-    count: int
-
-
-@dataclass
-class Table:
-    """Columns of a table, damaged rows left out.
-
-    Attributes
-    ----------
-    arrays : dict
-        Column name -> array of `size`. Constant columns are read-only views of one element.
-    size : int
-        Rows kept.
-    first : int
-        Smallest rowid.
-    kept : int64 array or None
-        Rowids of the rows kept; None when they are ``first .. first + size - 1``.
-    rejected : list of Rejection
-    """
-
-    arrays: dict[str, npt.NDArray[Any]]
-    size: int
-    first: int = 1
-    kept: I64 | None = None
-    rejected: list[Rejection] = field(default_factory=list)
-
-    def rowids(self) -> I64:
-        """Rowid of each row."""
-        if self.kept is not None:
-            return self.kept
-        return np.arange(self.first, self.first + self.size, dtype=np.int64)
-
-    def keep(self, good: Bool) -> None:
-        """Keep the rows marked in `good`."""
-        rowids = self.rowids()
-        self.kept = rowids[good]
-        self.size = len(self.kept)
-        for name, array in self.arrays.items():
-            constant = is_constant(array) and self.size
-            self.arrays[name] = np.broadcast_to(array[0], self.size) if constant else array[good]
-
-
-@dataclass(frozen=True, slots=True)
 class _Range:
     """Consecutive rowids that are read at once, and the pages that they lie in where that is known."""
 
@@ -92,119 +44,6 @@ class _Range:
     high: int
     size_limit: int
     group: Group | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """What one range gave: a scalar in place of an array means the same value in each row.
-
-    `rowids` is None when they are ``low .. low + size - 1``.
-    """
-
-    low: int
-    size: int
-    values: dict[str, npt.NDArray[Any] | int]
-    rowids: I64 | None
-    damaged: int
-    missing: int
-
-
-class _Filling:
-    """A column that grows by pieces into memory set aside once, or stays a single value.
-
-    `narrow` keeps it in the smallest type that holds what has come so far.
-    """
-
-    def __init__(self, capacity: int, *, narrow: bool = False) -> None:
-        self._dtype: np.dtype[np.signedinteger[Any]] = np.dtype(np.int16 if narrow else np.int64)
-        self._capacity = capacity
-        self._size = 0
-        self._value = NONE
-        self._array: npt.NDArray[Any] | None = None
-
-    def add(self, part: npt.NDArray[Any] | int, size: int) -> None:
-        """Append `size` rows."""
-        self._widen(part)
-        if self._size == 0 and isinstance(part, int):
-            self._value = part
-        elif self._array is None and not (isinstance(part, int) and part == self._value):
-            self._array = np.empty(self._capacity, self._dtype)  # costs memory once written to
-            self._array[: self._size] = self._value
-        if self._array is not None:
-            self._array[self._size : self._size + size] = part
-        self._size += size
-
-    def _widen(self, part: npt.NDArray[Any] | int) -> None:
-        """Take a wider type where the next values need it."""
-        if self._dtype == np.int64:
-            return
-        low, high = (part, part) if isinstance(part, int) else (part.min(), part.max())
-        wider = fitting(int(low), int(high))
-        if wider.itemsize <= self._dtype.itemsize:
-            return
-        self._dtype = wider
-        if self._array is not None:
-            old, self._array = self._array, np.empty(self._capacity, wider)
-            self._array[: self._size] = old[: self._size]
-
-    def finished(self) -> npt.NDArray[Any]:
-        """Give the column; one value throughout takes the room of one."""
-        if self._array is not None:
-            return self._array[: self._size]
-        if not self._size:
-            return np.empty(0, self._dtype)
-        return np.broadcast_to(self._dtype.type(self._value), self._size)
-
-
-class _Whole:
-    """Puts pieces together as they come."""
-
-    def __init__(self, columns: Sequence[Column], low: int, capacity: int) -> None:
-        self.seen = 0
-        self._low = low
-        self._size = 0
-        self._counts = {"a value is not an integer": 0, "a value is missing or out of range": 0}
-        self._columns = {
-            column.name: _Filling(capacity, narrow=column.is_id or column.dtype is np.int32)
-            for column in columns
-        }
-        self._rowids = _Filling(capacity)
-        self._contiguous = True
-
-    def add(self, piece: _Piece) -> None:
-        """Append a piece."""
-        self.seen += piece.size + piece.damaged + piece.missing
-        for reason, count in zip(self._counts, (piece.damaged, piece.missing), strict=True):
-            self._counts[reason] += count
-        if not piece.size:
-            return
-        for name, column in self._columns.items():
-            column.add(piece.values.get(name, NONE), piece.size)
-        self._add_rowids(piece)
-        self._size += piece.size
-
-    def _add_rowids(self, piece: _Piece) -> None:
-        """Keep rowids from the first gap on; until then their numbers follow from the place."""
-        follows = piece.rowids is None and piece.low == self._low + self._size
-        if self._contiguous and follows:
-            return
-        if self._contiguous and self._size:
-            self._rowids.add(np.arange(self._low, self._low + self._size), self._size)
-        self._contiguous = False
-        rowids = piece.rowids
-        if rowids is None:
-            rowids = np.arange(piece.low, piece.low + piece.size)
-        self._rowids.add(rowids, piece.size)
-
-    def finished(self, table: str) -> Table:
-        """Give the table."""
-        return Table(
-            {name: column.finished() for name, column in self._columns.items()},
-            self._size,
-            self._low,
-            None if self._contiguous else self._rowids.finished(),
-            [Rejection(table, reason, n) for reason, n in self._counts.items() if n],
-        )
 
 
 def read_table(
@@ -240,7 +79,7 @@ def read_table(
     there = [column for column in columns if column.name in database.columns[table]]
     paged = None if where else open_table(database, table, [c.name for c in there])
     if high is None:
-        return _Whole(columns, 0, 0).finished(table)
+        return Whole(columns, 0, 0).finished(table)
     if high < low:
         raise damage(database.name, ValueError("rows out of order"), table)
     if paged is not None:
@@ -249,7 +88,7 @@ def read_table(
     else:
         count = _count(database, table)
         plan = _plan(low, high, count)
-    whole = _Whole(columns, low, count)
+    whole = Whole(columns, low, count)
     reader = _RangeReader(database, table, there, where, lenient, paged)
     for piece in _read_ranges(reader, plan):
         whole.add(piece)
@@ -284,7 +123,7 @@ def _plan(low: int, high: int, count: int) -> list[_Range]:
     ]
 
 
-def _read_ranges(reader: _RangeReader, plan: list[_Range]) -> Iterator[_Piece]:
+def _read_ranges(reader: _RangeReader, plan: list[_Range]) -> Iterator[Piece]:
     """Pieces in the order of `plan`, a few of them in the making at a time."""
     threads = min(_THREADS, len(plan))
     try:
@@ -292,7 +131,7 @@ def _read_ranges(reader: _RangeReader, plan: list[_Range]) -> Iterator[_Piece]:
             yield from map(reader.read, plan)
             return
         pool = ThreadPoolExecutor(threads, thread_name_prefix="nsysacct-read")
-        waiting: deque[Future[_Piece]] = deque()
+        waiting: deque[Future[Piece]] = deque()
         try:
             for part in plan:
                 waiting.append(pool.submit(reader.read, part))
@@ -327,7 +166,7 @@ class _RangeReader:
         self._free: SimpleQueue[Connection] = SimpleQueue()
         self._opened: list[Connection] = []
 
-    def read(self, part: _Range) -> _Piece:
+    def read(self, part: _Range) -> Piece:
         """Read a range; several threads may be at it."""
         values = None
         if self._paged is not None and part.group is not None:
@@ -383,7 +222,7 @@ class _RangeReader:
         )
 
 
-def _piece(columns: Sequence[Column], values: Values, part: _Range) -> _Piece:
+def _piece(columns: Sequence[Column], values: Values, part: _Range) -> Piece:
     """Fit the values of a range to their columns, and leave out the rows that cannot be kept."""
     rowids = values.rowids
     size = len(rowids)
@@ -404,7 +243,7 @@ def _piece(columns: Sequence[Column], values: Values, part: _Range) -> _Piece:
     # rowids ascend, so as many of them as there are numbers in between means that none is left out
     dense = not size or (rowids[0] == part.low and rowids[-1] - rowids[0] + 1 == size)
     compact = {name: _compact(data) for name, data in fitted.items()}
-    return _Piece(part.low, size, compact, None if dense else rowids.copy(), *counts)
+    return Piece(part.low, size, compact, None if dense else rowids.copy(), *counts)
 
 
 def _all_integers(batch: Any) -> bool:

@@ -10,7 +10,8 @@ import shutil
 import stat
 import tempfile
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
+from urllib.parse import quote_from_bytes
 
 from nsysacct.errors import NotAnExportError, TraceError
 
@@ -59,7 +60,26 @@ class FileFacts:
             Promise that nobody changes the file: no locks are taken and no ``-shm`` is created, but
             a ``-wal`` is not looked at.
         """
-        return self.path.as_uri() + ("?mode=ro&immutable=1" if immutable else "?mode=ro")
+        return uri_of(self.path) + ("?mode=ro&immutable=1" if immutable else "?mode=ro")
+
+
+def uri_of(path: PurePath) -> str:
+    """SQLite URI of an absolute path; SQLite takes no host in it, so a Windows share is all path.
+
+    Examples
+    --------
+    >>> from pathlib import PurePosixPath, PureWindowsPath
+    >>> uri_of(PurePosixPath("/a b/c.sqlite"))
+    'file:///a%20b/c.sqlite'
+    >>> uri_of(PureWindowsPath("D:/c.sqlite")), uri_of(PureWindowsPath("//server/share/c.sqlite"))
+    ('file:///D:/c.sqlite', 'file:////server/share/c.sqlite')
+    """
+    text = path.as_posix()
+    return (
+        "file://"
+        + ("" if text.startswith("/") else "/")
+        + quote_from_bytes(os.fsencode(text), "/:")
+    )
 
 
 def identify(path: str | os.PathLike[str]) -> FileFacts:

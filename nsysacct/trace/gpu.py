@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nsysacct.trace import schema
+from nsysacct.trace.assembly import Table
 from nsysacct.trace.column import NONE
-from nsysacct.trace.columns import Table
 from nsysacct.trace.encoding import is_constant, narrowed
 from nsysacct.trace.loading import Loader
 from nsysacct.trace.tables import I32, I64, GraphRuns, Ids, Kernels, MemKind, MemOps, MemoryUsage

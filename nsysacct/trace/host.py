@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from nsysacct.trace import schema
+from nsysacct.trace.assembly import Table
 from nsysacct.trace.calls import ApiKind, classify
 from nsysacct.trace.column import Column
-from nsysacct.trace.columns import Table
 from nsysacct.trace.database import text_of
 from nsysacct.trace.encoding import distinct, narrowed
 from nsysacct.trace.loading import Loader

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from nsysacct.errors import TraceError
+from nsysacct.trace.assembly import Rejection, Table
 from nsysacct.trace.column import NONE, Column
-from nsysacct.trace.columns import Progress, Rejection, Table, read_table
+from nsysacct.trace.columns import Progress, read_table
 from nsysacct.trace.database import Database
 from nsysacct.trace.encoding import absurd, distinct, is_constant, relabel, repeated, sum_overflows
 from nsysacct.trace.identity import Devices, pid_of

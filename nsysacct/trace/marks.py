@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from nsysacct.trace import schema
+from nsysacct.trace.assembly import Table
 from nsysacct.trace.column import NONE
-from nsysacct.trace.columns import Table, read_texts
+from nsysacct.trace.columns import read_texts
 from nsysacct.trace.encoding import absurd, distinct, relabel
 from nsysacct.trace.loading import Loader
 from nsysacct.trace.tables import I32, I64, Bool, NvtxKind, NvtxRanges

@@ -9,7 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from nsysacct.trace import schema
-from nsysacct.trace.columns import Progress, Rejection
+from nsysacct.trace.assembly import Rejection
+from nsysacct.trace.columns import Progress
 from nsysacct.trace.database import Database, open_database, quoted
 from nsysacct.trace.encoding import distinct
 from nsysacct.trace.files import FileFacts, identify, snapshot
