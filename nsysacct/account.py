@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -13,19 +13,13 @@ from nsysacct import (
     amounts,
     blindspots,
     census,
-    evidence,
     hardware,
-    losses,
-    nvtx,
     perround,
+    placement,
     sharing,
-    structure,
-    timeline,
     witnesses,
 )
-from nsysacct.attribution import Attribution, attribute
 from nsysacct.errors import TraceError, UsageError
-from nsysacct.evidence import Code
 from nsysacct.model import (
     IN_ROUNDS,
     Acceptance,
@@ -36,6 +30,7 @@ from nsysacct.model import (
     Semantics,
 )
 from nsysacct.options import Options
+from nsysacct.placement import Placed, Seen
 from nsysacct.registry import Choice, EngineSpec, Registry, load_registry
 from nsysacct.semantics import tokens_of
 from nsysacct.structure import Structure
@@ -45,8 +40,6 @@ from nsysacct.trace import Trace
 I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
 
-MOST_PAIRS = 1_000
-"""(process, GPU) pairs of one capture beyond which its process ids cannot be right."""
 MANY_GRAPHS = 8
 """Executable graphs that a message names before it stops."""
 
@@ -103,9 +96,9 @@ def account_and_events(
     options = options or Options()
     registry = registry or load_registry(options.registry_paths)
     engine = registry.choose(trace.kernel_names, options.engine)
-    lines = _lines(trace, engine.spec, options)
+    lines = placement.lines_of(trace, engine.spec, options)
     shared = sharing.findings(trace, [one.line for one in lines])
-    places = [_place(trace, line, engine.spec, options) for line in lines]
+    places = [placement.place(trace, line, engine.spec, options) for line in lines]
     parts = [
         _one(trace, line, place, engine, told)
         for line, place, told in zip(lines, places, shared, strict=True)
@@ -276,95 +269,8 @@ def events(
     return account_and_events(trace, options, registry)[1]
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """One timeline, with what the rows of the trace say of it."""
-
-    line: Timeline
-    names: evidence.NameEvidence
-    unseen: blindspots.Unseen
-
-
-def _lines(trace: Trace, spec: EngineSpec | None, options: Options) -> list[_Line]:
-    """Timelines of all (process, GPU) pairs; blind launches go to a process's first GPU.
-
-    All that needs the rows of the trace is read here: then they are let go, as the timelines hold
-    the same again.
-    """
-    pairs = timeline.accounts_of(trace)
-    if len(pairs) > MOST_PAIRS:
-        raise TraceError(
-            trace.name,
-            f"GPU work of {len(pairs)} pairs of process and GPU, more than any machine runs",
-            "the columns that name processes are damaged: export the report again",
-        )
-    first_gpu = dict(reversed(pairs))
-    lines = []
-    stocks = {process: losses.take_stock(trace, process) for process in first_gpu}
-    for process, gpu in pairs:
-        line = timeline.build(trace, process, gpu, with_blind=first_gpu[process] == gpu)
-        names = evidence.read_names(line, trace, spec, exclusive="exclusive" not in options.ignore)
-        lines.append(_Line(line, names, blindspots.look(trace, line, stocks[process])))
-    trace.release()
-    return lines
-
-
-@dataclass(frozen=True, slots=True)
-class _Placed:
-    """Structure and attribution of one timeline.
-
-    `options` are those that fit it; `clash` says what of the ones given does not.
-    """
-
-    options: Options
-    clash: UsageError | None
-    marks: nvtx.Projection
-    found: Structure
-    placed: Attribution
-    round_of: I32
-
-
-def _place(trace: Trace, seen: _Line, spec: EngineSpec | None, options: Options) -> _Placed:
-    """Read the structure of one timeline and place its events.
-
-    A k that this timeline contradicts may be meant for another one: it is read without.
-    """
-    line, names = seen.line, seen.names
-    marks = _nvtx(line, trace, spec, options)
-    semantics = _semantics(spec)
-    found = structure.read(
-        line,
-        names,
-        semantics=semantics,
-        streams=spec.streams if spec else "",
-        known_engine=spec is not None
-        and spec.shows_every_verify(opaque_graphs=line.has_opaque_graphs),
-        plan=options.plan,
-        k=options.k,
-        n_ok=options.n_ok or options.printed_histogram,
-        overrides=options.graph_roles,
-        marks=marks,
-        brought_bytes=trace.memops.bytes[line.source[line.copies_in]],
-    )
-    clash = _clash(found, semantics, options)
-    if clash is not None:
-        own = _place(trace, seen, spec, replace(options, k=None, n_ok=None))
-        return replace(own, clash=clash)
-    placed = attribute(
-        line,
-        names,
-        marks.code,
-        found.passes.pass_of,
-        found.layout.code,
-        found.layout.basis,
-        options.ignore,
-    )
-    round_of = perround.round_of_events(line, found, placed)
-    return _Placed(options, None, marks, found, placed, round_of)
-
-
 def _one(
-    trace: Trace, seen: _Line, place: _Placed, engine: Choice, told: Sequence[Finding]
+    trace: Trace, seen: Seen, place: Placed, engine: Choice, told: Sequence[Finding]
 ) -> ProcessAccount:
     """Account for one timeline."""
     line, names, options = seen.line, seen.names, place.options
@@ -419,46 +325,11 @@ def _notes(found: Structure) -> list[Finding]:
     return [Finding(kind="roles", severity="info", detail=note) for note in found.notes]
 
 
-def _nvtx(
-    line: Timeline, trace: Trace, spec: EngineSpec | None, options: Options
-) -> nvtx.Projection:
-    if "nvtx" in options.ignore or not len(trace.nvtx.start):
-        return nvtx.nothing(len(line))
-    shipped = spec.nvtx if spec else ()
-    rules = [*options.nvtx, *(nvtx.Rule(r.pattern, Code[r.bucket.upper()]) for r in shipped)]
-    steps = spec.steps if spec else ()
-    return nvtx.project(line, trace, rules, defaults=True, steps=steps)
-
-
-def _refuse_clash(places: Sequence[_Placed]) -> None:
+def _refuse_clash(places: Sequence[Placed]) -> None:
     """Stop at a k or a histogram that does not fit any of these timelines."""
     clashes = [place.clash for place in places if place.clash is not None]
     if clashes and len(clashes) == len(places):
         raise clashes[0]
-
-
-def _clash(found: Structure, semantics: Semantics, options: Options) -> UsageError | None:
-    """What a k or a histogram says that the verify kernels contradict."""
-    seen = None
-    if found.width is not None:
-        seen = found.width if semantics.verify_width == "k" else found.width - 1
-    given = options.k
-    if options.n_ok is not None:
-        from_histogram = len(options.n_ok) - 1
-        if given is not None and given != from_histogram:
-            raise UsageError(
-                "--n-ok",
-                f"{len(options.n_ok)} counts mean k = {from_histogram}, but --k says {given}",
-                "fix one of them",
-            )
-        given = from_histogram
-    if given is None or seen is None or given == seen:
-        return None
-    return UsageError(
-        f"k = {given}",
-        f"does not fit: verify kernels run on {found.width} rows, which is k = {seen} here",
-        f"give --k {seen}, or a histogram of {seen + 1} counts",
-    )
 
 
 # --- sums ------------------------------------------------------------------------------------------

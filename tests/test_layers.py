@@ -23,7 +23,7 @@ timeline tables_export evidence nvtx passes steps repetition roles replays sketc
 losses census
 witnesses blindspots acceptance options amounts hardware perround ranks sharing suggest suggest_toml
 runlog
-account
+placement account
 comparability plainstep
 twocaptures economics scenarios bottleneck breakeven compare curve whatif explain checkup
 metric_names metrics quantities diff wording
