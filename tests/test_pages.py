@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from fixtures.builder import TraceBuilder
 from nsysacct.errors import TraceError
 from nsysacct.trace import columns, pages, read_trace
-from nsysacct.trace.column import NONE
+from nsysacct.trace.column import NONE, Column
 from nsysacct.trace.database import Database
-from nsysacct.trace.schema import KERNEL, RUNTIME
+from nsysacct.trace.schema import KERNEL, RUNTIME, SYNCHRONIZATION
 
 Rows = list[tuple[int | None, ...]]
 SHIPPED = sorted(path.name.removesuffix(".sqlite.xz") for path in TRACES.glob("*.sqlite.xz"))
@@ -152,6 +152,45 @@ def test_a_column_added_later_is_left_to_sqlite(tmp_path: Path) -> None:
     connection.close()
     assert decoded(path, "t", ["d"]) is None
     assert asked(path, "t", ["d"]) == [(1, 9), (2, 4)]
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_rows_older_than_columns_are_all_read(tmp_path: Path, gaps: bool) -> None:
+    builder = TraceBuilder()
+    builder.kernel("k", 0, 300)
+    for i in range(300):
+        builder.sync(1_000 * i, 1_000 * i + 300, stream=7)
+    path = builder.write(tmp_path / "t.sqlite")
+    connection = sqlite3.connect(path)
+    with connection:
+        # their records are shorter than a value of each column would allow
+        for i in range(100):
+            connection.execute(f"ALTER TABLE {SYNCHRONIZATION} ADD COLUMN later{i} INTEGER")
+        if gaps:
+            connection.execute(f"DELETE FROM {SYNCHRONIZATION} WHERE rowid % 10 = 0")
+    connection.close()
+    syncs = read_trace(path).syncs
+    rows = [i for i in range(1, 301) if not gaps or i % 10]
+    assert syncs.row.tolist() == rows
+    assert syncs.start.tolist() == [1_000 * (i - 1) for i in rows]
+
+
+def test_an_index_that_lacks_rows_does_not_set_their_number(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.sqlite", [(i, i, i, "x") for i in range(1, 50)])
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE INDEX i ON t (a)")
+    connection.execute("CREATE TABLE other (a INTEGER)")
+    connection.execute("CREATE INDEX j ON other (a)")
+    connection.execute("PRAGMA writable_schema = ON")
+    connection.execute(
+        "UPDATE sqlite_master SET rootpage ="
+        " (SELECT m.rootpage FROM sqlite_master AS m WHERE m.name = 'j') WHERE name = 'i'"
+    )
+    connection.commit()
+    connection.close()
+    database = Database(path.name, database_of(path).uri, {"t": ("a", "b", "c")}, None)
+    table = columns.read_table(database, "t", [Column("a"), Column("b")])
+    assert table.arrays["a"].tolist() == list(range(1, 50))
 
 
 def test_a_damaged_file_is_decoded_as_sqlite_reads_it_or_not_at_all(tmp_path: Path) -> None:

@@ -78,6 +78,11 @@ class Piece:
     damaged: int
     missing: int
 
+    @property
+    def seen(self) -> int:
+        """Rows read, those left out included."""
+        return self.size + self.damaged + self.missing
+
 
 class _Filling:
     """A column that grows by pieces into memory set aside once, or stays a single value.
@@ -143,7 +148,7 @@ class Whole:
 
     def add(self, piece: Piece) -> None:
         """Append a piece."""
-        self.seen += piece.size + piece.damaged + piece.missing
+        self.seen += piece.seen
         for reason, count in zip(self._counts, (piece.damaged, piece.missing), strict=True):
             self._counts[reason] += count
         if not piece.size:

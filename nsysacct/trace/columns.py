@@ -83,7 +83,9 @@ def read_table(
     if high < low:
         raise damage(database.name, ValueError("rows out of order"), table)
     if paged is not None:
-        count = min(high - low + 1, paged.most_rows())
+        count = high - low + 1  # all that can be; gaps that cost memory are counted out
+        if count > paged.plausible_rows():
+            count = _count(database, table)
         plan = [_Range(g.low, g.high, count, g) for g in paged.groups(low, high)]
     else:
         count = _count(database, table)
@@ -91,6 +93,8 @@ def read_table(
     whole = Whole(columns, low, count)
     reader = _RangeReader(database, table, there, where, lenient, paged)
     for piece in _read_ranges(reader, plan):
+        if whole.seen + piece.seen > count:
+            raise damage(database.name, ValueError(f"more rows than {count}"), table)
         whole.add(piece)
         if progress is not None:
             progress(table, min(whole.seen, count), count)
@@ -108,7 +112,9 @@ def _ends(database: Database, table: str) -> tuple[int, int | None]:
 
 
 def _count(database: Database, table: str) -> int:
-    count = database.rows(table, f"SELECT count(*) FROM {quoted(table)}")[0][0]
+    """Rows of the table itself: an index may be damaged and hold others."""
+    sql = f"SELECT count(*) FROM {quoted(table)} NOT INDEXED"
+    count = database.rows(table, sql)[0][0]
     assert isinstance(count, int)
     return count
 

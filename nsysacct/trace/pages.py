@@ -103,8 +103,8 @@ class PagedTable:
     leaves: I64
     last_rowids: I64
 
-    def most_rows(self) -> int:
-        """Rows that fit the leaves at most: a cell is no shorter than its header and its pointer."""
+    def plausible_rows(self) -> int:
+        """Rows that fit the leaves; more fit where columns were added later and rows lack them."""
         return len(self.leaves) * (self.usable // (self.stored + 5))
 
     def groups(self, low: int, high: int) -> Iterator[Group]:
@@ -173,11 +173,11 @@ def open_table(database: Database, table: str, columns: Sequence[str]) -> PagedT
         or not set(columns) <= {n for n, plain in stored.items() if plain}
     ):
         return None
-    page_size, usable = _page_size(path)
     places = list(stored)
     number = root[0][0]
     assert isinstance(number, int)
     try:
+        page_size, usable = _page_size(path)
         leaves, last_rowids = _leaves(path, page_size, usable, number)
     except (_OddError, OSError):
         return None
@@ -216,6 +216,8 @@ def _page_size(path: Path) -> tuple[int, int]:
         header = file.read(100)
     size = int.from_bytes(header[16:18], "big")
     size = 65536 if size == 1 else size
+    if len(header) < 100 or size < 512:  # the file has changed since it was identified
+        raise _OddError
     return size, size - header[20]
 
 
