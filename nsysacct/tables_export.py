@@ -246,11 +246,17 @@ def _known(
 
 
 def _words(index: npt.NDArray[Any], words: Sequence[str]) -> pa.Array:
-    """Dictionary column; NULL where the index is NONE."""
+    """Dictionary column; NULL where the index is NONE.
+
+    Each word is in the dictionary once, as pandas wants it: several kinds of copy are "other", and
+    names that are no UTF-8 may look alike.
+    """
     import pyarrow as pa
 
-    codes = index.astype(np.int32)
-    clean = [word.encode("utf-8", "replace").decode() for word in words]
+    code_of: dict[str, int] = {}
+    clean = (word.encode("utf-8", "replace").decode() for word in words)
+    codes = [code_of.setdefault(word, len(code_of)) for word in clean]
+    index = np.array([*codes, NONE], np.int32)[index]  # NONE is the last one
     return pa.DictionaryArray.from_arrays(
-        pa.array(codes, mask=codes == NONE), pa.array(clean, pa.string())
+        pa.array(index, mask=index == NONE), pa.array(list(code_of), pa.string())
     )

@@ -83,6 +83,28 @@ def test_pandas_keeps_integers_with_gaps(trace: Trace) -> None:
     assert (frame["end_ns"] - frame["start_ns"]).sum() == 3_000
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_every_table_of_a_capture_becomes_a_frame(
+    name: str, trace_file: Callable[[str], Path]
+) -> None:
+    trace = read_trace(trace_file("small_nvtx"))
+    frame, table = to_pandas(trace, name), to_arrow(trace, name)
+    assert list(frame) == table.column_names
+    assert len(frame) == table.num_rows > 0
+
+
+def test_words_that_look_alike_are_one_category(tmp_path: Path) -> None:
+    """Two kinds of copy have no name of their own; two names are no UTF-8."""
+    builder = TraceBuilder()
+    for kind in (0, 2, 77):
+        builder.memcpy(14_000 + kind, 15_000 + kind, kind=kind, size=64)
+    builder.kernel(b"k_\xff", 20_000, 21_000)
+    builder.kernel(b"k_\xfe", 21_000, 22_000)
+    trace = read_trace(builder.write(tmp_path / "t.sqlite"))
+    assert list(to_pandas(trace, "memops")["copy"]) == ["other", "device to host", "other"]
+    assert to_pandas(trace, "kernels")["name"].value_counts().tolist() == [2]
+
+
 def test_sums_are_the_account_s(trace_file: Callable[[str], Path]) -> None:
     from nsysacct.account import account
 
