@@ -259,3 +259,26 @@ def test_one_odd_row_sends_its_pages_through_sqlite_and_no_others(
         assert np.array_equal(getattr(kernels, name), getattr(through_sqlite, name)), name
     assert len(kernels) == 1_999
     assert NONE in kernels.graph
+
+
+def test_rows_that_a_search_misses_are_not_lost_in_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page whose rows go beyond the key above it: a scan finds them, a search for rowids does not."""
+    builder = TraceBuilder()
+    for i in range(3_000):
+        builder.kernel("k", 1_000 * i, 1_000 * i + 300)
+    path = builder.write(tmp_path / "t.sqlite")
+    paged = pages.open_table(database_of(path), KERNEL, ["start"])
+    assert paged is not None
+    key = int(paged.last_rowids[3])
+    data = bytearray(path.read_bytes())
+    written = bytes([0x80 | key >> 7, key & 0x7F])  # as it stands in the page above
+    where = int(paged.leaves[3]).to_bytes(4, "big") + written
+    assert data.count(where) == 1
+    at = data.index(where) + 4
+    data[at : at + 2] = bytes([0x80 | (key - 5) >> 7, (key - 5) & 0x7F])
+    path.write_bytes(data)
+    monkeypatch.setattr(pages, "GROUP_BYTES", 1)
+    with pytest.raises(TraceError, match="damaged"):
+        _ = read_trace(path).kernels
