@@ -30,6 +30,7 @@ class Row(Record, frozen=True, kw_only=True):
     verdict: str
     k: int | None
     width: int | None
+    layers: int | None
     wall_ns: int
     busy_ns: int
     residual_ns: int
@@ -103,6 +104,7 @@ def _row(account: Account, part: ProcessAccount) -> Row:
         verdict=part.rounds.verdict,
         k=part.rounds.k,
         width=part.rounds.width,
+        layers=part.rounds.layers.get("all"),
         wall_ns=part.window.wall_ns,
         busy_ns=part.window.busy_ns,
         residual_ns=part.window.residual_ns,
@@ -137,12 +139,12 @@ def rank_skews(rows: Iterable[Row]) -> list[RankSkew]:
 def outliers(rows: Sequence[Row]) -> list[tuple[Row, float]]:
     """Rows whose verify time a round stands out among rows alike, and the median of those, ns.
 
-    Alike: the same engine, GPU, k and verify width. Fewer than five are not judged.
+    Alike: the same engine, GPU, k, verify width and layers. Fewer than five are not judged.
     """
     groups: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
         if row.verify_ns_per_round:
-            key = (row.engine, row.gpu_name, row.k, row.width)
+            key = (row.engine, row.gpu_name, row.k, row.width, row.layers)
             groups.setdefault(key, []).append(row)
     found = []
     for group in groups.values():

@@ -172,6 +172,7 @@ def test_an_outlier_is_one_among_rows_alike() -> None:
     slow = row("slow", 1.2e6)
     assert [found for found, _ in outliers([*rows, slow])] == [slow]
     assert outliers([*rows, row("another k", 1.2e6, k=7)]) == []
+    assert outliers([*rows, row("another model", 1.2e6, layers=7)]) == []
     assert outliers([*rows[:3], slow]) == []  # too few to say
 
 
@@ -182,6 +183,17 @@ def test_the_summary_lists_what_failed_and_caps_the_table() -> None:
     assert "failed:\n  x: bad; fix it\n" in text
     assert text.endswith("1 done, 0 kept from before, 1 failed; accounts in accounts\n")
     assert "t049" in text and "t050" not in text and "and 10 more rows" in text
+
+
+def test_the_summary_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    rows = [
+        row(f"a_long_name_rank{i}.sqlite", 1e6 + i, job="a_long_name_*.sqlite") for i in range(8)
+    ]
+    rows.append(row("a_capture_of_another_night_in_the_same_folder.sqlite", 1.2e6))
+    text = summary(rows, [], "accounts")
+    assert "8 ranks" in text and "outlier: a_capture" in text
+    assert max(map(len, text.splitlines())) <= 80
 
 
 # The cluster

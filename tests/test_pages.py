@@ -175,7 +175,9 @@ def test_rows_older_than_columns_are_all_read(tmp_path: Path, gaps: bool) -> Non
     assert syncs.start.tolist() == [1_000 * (i - 1) for i in rows]
 
 
-def test_an_index_that_lacks_rows_does_not_set_their_number(tmp_path: Path) -> None:
+def test_an_index_that_lacks_rows_does_not_set_their_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write(tmp_path / "t.sqlite", [(i, i, i, "x") for i in range(1, 50)])
     connection = sqlite3.connect(path)
     connection.execute("CREATE INDEX i ON t (a)")
@@ -188,7 +190,8 @@ def test_an_index_that_lacks_rows_does_not_set_their_number(tmp_path: Path) -> N
     )
     connection.commit()
     connection.close()
-    database = Database(path.name, database_of(path).uri, {"t": ("a", "b", "c")}, None)
+    database = Database(path.name, database_of(path).uri, {"t": ("a", "b", "c")}, path)
+    monkeypatch.setattr(columns, "open_table", lambda *_: None)
     table = columns.read_table(database, "t", [Column("a"), Column("b")])
     assert table.arrays["a"].tolist() == list(range(1, 50))
 
@@ -222,6 +225,26 @@ def test_a_tree_that_bites_its_tail_is_left_to_sqlite(tmp_path: Path) -> None:
     data[at + 8 : at + 12] = root.to_bytes(4, "big")  # its right child is itself
     path.write_bytes(data)
     assert decoded(path, "t", ["a"]) is None
+
+
+@pytest.mark.parametrize("shift", [-3, 3])
+def test_rows_that_the_tree_misplaces_are_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shift: int
+) -> None:
+    path = write(tmp_path / "t.sqlite", [(i, i, i, i) for i in range(1, 120)], 512)
+    connection = sqlite3.connect(path)
+    (root,) = connection.execute("SELECT rootpage FROM sqlite_master").fetchone()
+    connection.close()
+    data = bytearray(path.read_bytes())
+    at = (root - 1) * 512
+    assert data[at] == 5  # an interior page: each cell is a child and the largest rowid below it
+    cell = at + int.from_bytes(data[at + 12 : at + 14], "big")
+    data[cell + 4] += shift
+    path.write_bytes(data)
+    monkeypatch.setattr(pages, "GROUP_BYTES", 512)
+    database = Database(path.name, database_of(path).uri, {"t": ("a", "b", "c")}, path)
+    table = columns.read_table(database, "t", [Column("a")])
+    assert table.arrays["a"].tolist() == list(range(1, 120))
 
 
 def test_a_file_cut_off_is_left_to_sqlite(tmp_path: Path) -> None:

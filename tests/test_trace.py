@@ -728,10 +728,52 @@ def test_the_copy_made_for_a_wal_is_removed(
     writer.execute(f"DELETE FROM {KERNEL} WHERE start = 13000")
     trace = read_trace(path)
     assert len(trace.kernels) == 1
-    assert len(list(scratch.iterdir())) == 1
+    # the log is part of the copy by then: threads do not lock each other out
+    assert [p.name for p in scratch.glob("*/*")] == ["export.sqlite"]
     del trace
     assert list(scratch.iterdir()) == []
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("shutil.copyfile", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        read_trace(path)
+    assert list(scratch.iterdir()) == []
     writer.close()
+
+
+def test_a_damaged_log_is_an_error_of_one_line(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    writer = sqlite3.connect(path, isolation_level=None)
+    writer.execute("PRAGMA journal_mode = WAL")
+    writer.execute(f"DELETE FROM {KERNEL} WHERE start = 13000")
+    killed = tmp_path / "t.sqlite"
+    shutil.copy(f"{path}-wal", f"{killed}-wal")
+    killed.write_bytes(path.read_bytes()[:512] + bytes(1_000))
+    writer.close()
+    log = bytearray(Path(f"{killed}-wal").read_bytes())
+    log[4:8] = b"\xff" * 4  # a version that SQLite refuses
+    Path(f"{killed}-wal").write_bytes(log)
+    with pytest.raises(TraceError, match=r"^t\.sqlite: ") as raised:
+        _ = read_trace(killed).kernels
+    assert "\n" not in str(raised.value)
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_process_calls_a_device_the_same_whenever_asked(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for i, device in enumerate((-5, 3, 1)):  # no device has a negative number: that is damage
+        builder.kernel("k", 1_000 * i, 1_000 * i + 500)
+        builder.rows(KERNEL)[-1]["deviceId"] = device
+    trace = read_trace(builder.write(tmp_path / "d.sqlite"))
+    before = trace.kernels.gpu.tolist()
+    trace.release()
+    assert trace.kernels.gpu.tolist() == before
 
 
 def test_environment_and_command_line_are_not_kept(tmp_path: Path) -> None:

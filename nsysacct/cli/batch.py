@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nsysacct.cli._base import FILE, Progress, atomic_file, echo_text, refuse_existing
-from nsysacct.cli._econ import Table, cell, table_text
+from nsysacct.cli._econ import Table, cell, table_text, wrapped
 from nsysacct.cli._exits import NO_VERDICT
 from nsysacct.cli._help import BatchPage, page
 from nsysacct.cli._options import trace_options
@@ -122,20 +122,21 @@ def summary(rows: Sequence[Row], outcomes: Sequence[Outcome], folder: str) -> st
     blocks = [table_text(_table(rows[:MOST_LINES]))] if rows else []
     if len(rows) > MOST_LINES:
         blocks.append(f"... and {len(rows) - MOST_LINES} more rows (--parquet FILE has all)\n")
-    blocks += [
+    told = [
         f"{skew.job}: {len(skew.ranks)} ranks, verify ms a round "
         + ", ".join(
             f"{label} {cell(_ms(row.verify_ns_per_round))}"
             for label, row in zip(skew.labels, skew.ranks, strict=True)
         )
-        + f"; slowest / fastest {skew.ratio:.3f}\n"
+        + f"; slowest / fastest {skew.ratio:.3f}"
         for skew in rank_skews(rows)
     ]
-    blocks += [
-        f"outlier: {row.trace} pid {row.pid} GPU {row.gpu}: verify {cell(_ms(row.verify_ns_per_round))} ms a round,"
-        f" others alike {cell(_ms(middle))}\n"
+    told += [
+        f"outlier: {row.trace} pid {row.pid} GPU {row.gpu}: verify"
+        f" {cell(_ms(row.verify_ns_per_round))} ms a round, others alike {cell(_ms(middle))}"
         for row, middle in outliers(rows)
     ]
+    blocks += [wrapped(line, hang=2) + "\n" for line in told]
     failed = [outcome for outcome in outcomes if outcome.state == "failed"]
     if failed:
         blocks.append("".join(["failed:\n", *(f"  {o.reason}\n" for o in failed)]))

@@ -9,6 +9,7 @@ counted, never guessed at.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -76,12 +77,33 @@ def read_table(
         The table cannot be read to its end.
     """
     low, high = _ends(database, table)
-    there = [column for column in columns if column.name in database.columns[table]]
-    paged = None if where else open_table(database, table, [c.name for c in there])
     if high is None:
         return Whole(columns, 0, 0).finished(table)
     if high < low:
         raise damage(database.name, ValueError("rows out of order"), table)
+    there = [column for column in columns if column.name in database.columns[table]]
+    reader = _RangeReader(database, table, there, where, lenient)
+    paged = None if where else open_table(database, table, [c.name for c in there])
+    if paged is not None:
+        with contextlib.suppress(_AstrayError):
+            return _gathered(reader, columns, low, high, progress, paged)
+    return _gathered(reader, columns, low, high, progress)
+
+
+class _AstrayError(Exception):
+    """Rows are not where the tree of the table says: SQLite alone has to judge such a table."""
+
+
+def _gathered(
+    reader: _RangeReader,
+    columns: Sequence[Column],
+    low: int,
+    high: int,
+    progress: Progress | None,
+    paged: PagedTable | None = None,
+) -> Table:
+    """Read all ranges of a table, from its pages where `paged` knows them."""
+    database, table = reader.database, reader.table
     if paged is not None:
         count = high - low + 1  # all that can be; gaps that cost memory are counted out
         if count > paged.plausible_rows():
@@ -91,17 +113,14 @@ def read_table(
         count = _count(database, table)
         plan = _plan(low, high, count)
     whole = Whole(columns, low, count)
-    reader = _RangeReader(database, table, there, where, lenient, paged)
-    for piece in _read_ranges(reader, plan):
+    for piece in _read_ranges(reader, plan, paged):
         if whole.seen + piece.seen > count:
             raise damage(database.name, ValueError(f"more rows than {count}"), table)
         whole.add(piece)
         if progress is not None:
             progress(table, min(whole.seen, count), count)
-    if reader.asked and not where:  # a search may miss rows that stand where they do not belong
-        count = _count(database, table) if paged is not None else count
-        if whole.seen != count:
-            raise damage(database.name, ValueError(f"{whole.seen} rows of {count}"), table)
+    if whole.seen != count and paged is None and not reader.where:
+        raise damage(database.name, ValueError(f"{whole.seen} rows of {count}"), table)
     return whole.finished(table)
 
 
@@ -131,18 +150,20 @@ def _plan(low: int, high: int, count: int) -> list[_Range]:
     ]
 
 
-def _read_ranges(reader: _RangeReader, plan: list[_Range]) -> Iterator[Piece]:
+def _read_ranges(
+    reader: _RangeReader, plan: list[_Range], paged: PagedTable | None
+) -> Iterator[Piece]:
     """Pieces in the order of `plan`, a few of them in the making at a time."""
     threads = min(_THREADS, len(plan))
     try:
         if threads < 2:
-            yield from map(reader.read, plan)
+            yield from (reader.read(part, paged) for part in plan)
             return
         pool = ThreadPoolExecutor(threads, thread_name_prefix="nsysacct-read")
         waiting: deque[Future[Piece]] = deque()
         try:
             for part in plan:
-                waiting.append(pool.submit(reader.read, part))
+                waiting.append(pool.submit(reader.read, part, paged))
                 if len(waiting) > 2 * threads:  # no more: each holds memory until it is taken
                     yield waiting.popleft().result()
             while waiting:
@@ -163,46 +184,45 @@ class _RangeReader:
         columns: Sequence[Column],
         where: str,
         lenient: bool,
-        paged: PagedTable | None,
     ) -> None:
-        self._database = database
-        self._table = table
+        self.database = database
+        self.table = table
+        self.where = where
         self._columns = columns
-        self._where = where
         self._lenient = lenient
-        self._paged = paged
-        self.asked = False
         self._free: SimpleQueue[Connection] = SimpleQueue()
         self._opened: list[Connection] = []
 
-    def read(self, part: _Range) -> Piece:
+    def read(self, part: _Range, paged: PagedTable | None) -> Piece:
         """Read a range; several threads may be at it."""
-        values = None
-        if self._paged is not None and part.group is not None:
-            values = self._paged.read(part.group)
+        if paged is None or part.group is None:
+            return _piece(self._columns, self._ask(part), part)
+        values = paged.read(part.group)
         if values is None:
             values = self._ask(part)
+            if len(values.rowids) != paged.rows_in(part.group):
+                raise _AstrayError
         return _piece(self._columns, values, part)
 
     def close(self) -> None:
         """Close the connections."""
-        for connection in self._opened:
-            connection.close()
+        while self._opened:
+            self._opened.pop().close()
+        self._free = SimpleQueue()
 
     def _ask(self, part: _Range) -> Values:
         """Read a range through SQLite."""
-        self.asked = True
         try:
             connection = self._free.get_nowait()
         except Empty:
-            connection = Connection(self._database)
+            connection = Connection(self.database)
             self._opened.append(connection)
         try:
             batch = connection.query(self._sql(part), part.size_limit)
             if batch is not None and not _all_integers(batch):
                 batch = connection.query(self._sql(part, checked=True), part.size_limit)
         except connection.errors as error:
-            raise damage(self._database.name, error, self._table) from None
+            raise damage(self.database.name, error, self.table) from None
         finally:
             self._free.put(connection)
         if batch is None:
@@ -212,7 +232,7 @@ class _RangeReader:
         rowids = arrays.pop()[0]
         if rowids[0] < part.low or rowids[-1] > part.high or not (rowids[1:] > rowids[:-1]).all():
             # a page of the table is not where it belongs
-            raise damage(self._database.name, ValueError("rows out of order"), self._table)
+            raise damage(self.database.name, ValueError("rows out of order"), self.table)
         damaged = arrays.pop()[0] != 0 if len(arrays) > len(self._columns) else None
         return Values(rowids, arrays, damaged)
 
@@ -225,11 +245,9 @@ class _RangeReader:
             damaged = " OR ".join(f"typeof({n}) NOT IN ('integer', 'null')" for n in names)
             chosen.append("0" if self._lenient else f"({damaged})")
         condition = f"rowid BETWEEN {part.low} AND {part.high}"
-        if self._where:
-            condition += f" AND ({self._where})"
-        return (
-            f"SELECT {', '.join([*chosen, 'rowid'])} FROM {quoted(self._table)} WHERE {condition}"
-        )
+        if self.where:
+            condition += f" AND ({self.where})"
+        return f"SELECT {', '.join([*chosen, 'rowid'])} FROM {quoted(self.table)} WHERE {condition}"
 
 
 def _piece(columns: Sequence[Column], values: Values, part: _Range) -> Piece:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nsysacct.errors import NotAnExportError, TraceError, UnsupportedSchemaError
@@ -44,14 +44,14 @@ class Database:
         Read-only SQLite URI.
     columns : dict
         Table -> its column names. Ordinary tables only.
-    plain_file : Path or None
-        The file that is the whole database; None when a write-ahead log belongs to it.
+    file : Path
+        The file, which is the whole database: no write-ahead log belongs to it.
     """
 
     name: str
     uri: str
     columns: dict[str, tuple[str, ...]] = field(repr=False)
-    plain_file: Path | None = None
+    file: Path
 
     def has(self, table: str) -> bool:
         """Whether the export has this table (absent means: no data of that kind)."""
@@ -121,14 +121,35 @@ def open_database(facts: FileFacts) -> Database:
     NotAnExportError
         SQLite that nsys did not write.
     """
-    immutable = facts.uri(immutable=True)
     if not facts.wal_format and facts.wal_bytes is None:
         _probe(facts)
-    uri = facts.uri(immutable=False) if facts.wal_bytes else immutable
-    plain = None if facts.wal_bytes else facts.path
-    database = Database(facts.name, uri, _tables(facts.name, uri), plain)
+    uri = facts.uri(immutable=True)
+    database = Database(facts.name, uri, _tables(facts.name, uri), facts.path)
     _check_is_export(database)
     return database
+
+
+def merge_log(copy: FileFacts) -> FileFacts:
+    """Write the write-ahead log of our own copy into it, which leaves one plain file.
+
+    Connections to a file with a log lock each other out while one of them builds its index.
+
+    Raises
+    ------
+    TraceError
+        The log, or the file, is damaged.
+    """
+    try:
+        connection = sqlite3.connect(copy.path)
+        try:
+            mode = connection.execute("PRAGMA journal_mode = DELETE").fetchone()[0]
+        finally:
+            connection.close()
+    except _ERRORS as error:
+        raise damage(copy.name, error) from None
+    if mode != "delete":
+        raise damage(copy.name, ValueError("write-ahead log"))
+    return replace(copy, wal_format=False, wal_bytes=None)
 
 
 def _probe(facts: FileFacts) -> None:

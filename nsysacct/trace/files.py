@@ -134,8 +134,10 @@ def snapshot(facts: FileFacts) -> tuple[FileFacts, str]:
     try:
         shutil.copyfile(facts.path, copy)
         shutil.copyfile(facts.path.with_name(facts.path.name + "-wal"), f"{copy}-wal")
-    except OSError as error:
+    except BaseException as error:
         shutil.rmtree(directory, ignore_errors=True)
+        if not isinstance(error, OSError):
+            raise
         raise TraceError(
             facts.name,
             f"has a write-ahead log beside it that could not be copied ({error.strerror})",

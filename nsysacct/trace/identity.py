@@ -117,6 +117,7 @@ class Devices:
                 self._mapped.setdefault(pid, {})[device] = gpu
             self._facts[pid, device] = self._device(gpu, uuid, _positive(row["numMultiprocessors"]))
         self._first: dict[int, int] = {}
+        self._positions: dict[tuple[int, int], int] = {}
         self._order = {index: i for i, index in enumerate(sorted(self._gpus))}
 
     def _device(self, gpu: object, uuid: str | None, sm_count: int | None) -> CudaDevice:
@@ -137,7 +138,13 @@ class Devices:
         return [self._gpus.get(index, Gpu(index)) for index in self._order]
 
     def position(self, pid: int, device: int) -> int:
-        """Index in `gpus` of the GPU that process `pid` calls `device`."""
+        """Index in `gpus` of the GPU that process `pid` calls `device`; the same whenever asked."""
+        key = pid, device
+        if key not in self._positions:
+            self._positions[key] = self._new_position(pid, device)
+        return self._positions[key]
+
+    def _new_position(self, pid: int, device: int) -> int:
         if device == HOST_NODE_DEVICE or device < 0:
             return self._first.get(pid, 0)
         mapped = self._mapped.get(pid, {})

@@ -124,6 +124,15 @@ class PagedTable:
         except (_OddError, OSError):
             return None
 
+    def rows_in(self, group: Group) -> int | None:
+        """Rows that the pages of a group hold by their headers; None when they are no leaves."""
+        try:
+            data = _read_pages(self.path, group.pages, self.page_size)
+        except (_OddError, OSError):
+            return None
+        page = data[: len(group.pages) * self.page_size].reshape(-1, self.page_size)
+        return int(_big(page[:, 3:5]).sum()) if (page[:, 0] == _LEAF).all() else None
+
     def _decoded(self, data: U8, cells: _Cells, group: Group) -> Values:
         if not len(cells.at):
             raise _OddError
@@ -155,14 +164,11 @@ def open_table(database: Database, table: str, columns: Sequence[str]) -> PagedT
     Parameters
     ----------
     database : Database
-        Its `plain_file` is None when the file alone is not the whole database.
     table : str
     columns : sequence of str
         Columns that the table has.
     """
-    path = database.plain_file
-    if path is None:
-        return None
+    path = database.file
     stored = _stored_columns(database, table)
     root = database.rows(
         table, "SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)

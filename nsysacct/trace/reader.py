@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from nsysacct.trace import schema
 from nsysacct.trace.assembly import Rejection
 from nsysacct.trace.columns import Progress
-from nsysacct.trace.database import Database, open_database, quoted
+from nsysacct.trace.database import Database, merge_log, open_database, quoted
 from nsysacct.trace.encoding import distinct
 from nsysacct.trace.files import FileFacts, identify, snapshot
 from nsysacct.trace.gpu import load_graph_runs, load_kernels, load_memops, load_memory_usage
@@ -83,6 +83,8 @@ def read_trace(path: str | os.PathLike[str], progress: Progress | None = None) -
     if facts.wal_bytes:
         source, directory = snapshot(facts)
     try:
+        if directory is not None:
+            source = merge_log(source)
         database = open_database(source)
         versions = read_versions(database)
         schema.check_schema(database, versions)
