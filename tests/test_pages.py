@@ -303,5 +303,4 @@ def test_rows_that_a_search_misses_are_not_lost_in_silence(
     data[at : at + 2] = bytes([0x80 | (key - 5) >> 7, (key - 5) & 0x7F])
     path.write_bytes(data)
     monkeypatch.setattr(pages, "GROUP_BYTES", 1)
-    with pytest.raises(TraceError, match="damaged"):
-        _ = read_trace(path).kernels
+    assert read_trace(path).kernels.start.tolist() == [1_000 * i for i in range(3_000)]
