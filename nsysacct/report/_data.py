@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 from nsysacct.economics import NS_PER_MS, Costs, costs_of
@@ -26,6 +27,8 @@ class PageData:
 
     ``problem`` says why there is no what-if; ``costs`` is None then. ``points`` are columns, one
     array element a round or a mean of ``step`` neighbouring rounds, times in ns; ``last`` is the last round's index.
+    ``file`` is what the JSON of the account may be called: of the trace itself, commands would have
+    to be told again what the account was told.
     """
 
     explanation: Explanation
@@ -34,7 +37,7 @@ class PageData:
     points: dict[str, list[Any]]
     step: int
     last: int
-    trace: str
+    file: str
 
     @property
     def shown(self) -> list[str]:
@@ -49,7 +52,7 @@ class PageData:
             "step": self.step,
             "last": self.last,
             "series": list(SERIES),
-            "trace": self.trace,
+            "file": self.file,
         }
 
 
@@ -68,7 +71,7 @@ def page_data(account: Account, *, plain_ms: float | None = None) -> PageData:
         points=points_of(account.per_round, step),
         step=step,
         last=account.per_round[-1].index if account.per_round else 0,
-        trace=account.trace.name,
+        file=f"{PurePath(account.trace.name).stem}.json",
     )
 
 

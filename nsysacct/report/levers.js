@@ -22,8 +22,8 @@
   }
 
   function command(found, plainMs) {
-    const quoted = /^[\w./-]+$/.test(data.trace)
-      ? data.trace : `'${data.trace.replaceAll("'", "'\\''")}'`;
+    const quoted = /^[\w./-]+$/.test(data.file)
+      ? data.file : `'${data.file.replaceAll("'", "'\\''")}'`;
     const words = ["nsysacct whatif", quoted];
     for (const [name, value] of Object.entries(found)) {
       words.push(`--${name.replaceAll("_", "-")}` + (value === true ? "" : ` ${value}`));
