@@ -194,8 +194,9 @@ def accounts_of(trace: Trace) -> list[tuple[int, int]]:
             if len(process) == 1 or len(gpu) == 1:
                 pairs.update((p, g) for p in process.tolist() for g in gpu.tolist())
                 continue
-            codes = np.unique(table.process.astype(np.int64) * 4096 + table.gpu)
-            pairs.update((int(c) // 4096, int(c) % 4096) for c in codes)
+            gpus = int(gpu[-1]) + 1
+            codes = np.unique(table.process.astype(np.int64) * gpus + table.gpu)
+            pairs.update(divmod(c, gpus) for c in codes.tolist())
     api = trace.api
     graph_calls = api.process[api.kind == ApiKind.GRAPH_LAUNCH]
     for process in np.unique(graph_calls):

@@ -14,7 +14,8 @@ from nsysacct.trace.join import ById, occur
 
 near = st.lists(st.integers(-1, 40), max_size=30)
 far = st.lists(st.integers(-1, 1 << 40), max_size=10)
-ids = near | far
+damaged = st.lists(st.sampled_from([-32768, -7, -1, 5, -(1 << 63), (1 << 63) - 1]), max_size=4)
+ids = near | far | damaged
 
 
 @pytest.fixture(autouse=True)

@@ -20,6 +20,7 @@ from nsysacct.errors import (
     TraceError,
     UnsupportedSchemaError,
 )
+from nsysacct.timeline import accounts_of
 from nsysacct.trace import NONE, ApiKind, MemKind, NvtxKind, Trace, classify, columns, read_trace
 
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -763,6 +764,17 @@ def test_a_damaged_log_is_an_error_of_one_line(
         _ = read_trace(killed).kernels
     assert "\n" not in str(raised.value)
     assert list(scratch.iterdir()) == []
+
+
+def test_machines_with_thousands_of_gpus(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for index in range(1, 4_200):
+        builder.gpu(index, "NVIDIA H200")
+    for i, device in enumerate((0, 4_100, 4_199)):
+        builder.process(10 + i, device=device)
+        builder.kernel("k", 1_000 * i, 1_000 * i + 500)
+    trace = read_trace(builder.write(tmp_path / "d.sqlite"))
+    assert accounts_of(trace) == [(0, 0), (1, 4_100), (2, 4_199)]
 
 
 def test_a_process_calls_a_device_the_same_whenever_asked(tmp_path: Path) -> None:

@@ -26,10 +26,10 @@ def occur(wanted: Ids, ids: Ids) -> npt.NDArray[np.bool_]:
     >>> occur(np.array([7, 6, -1]), np.array([5, 7, -1])).tolist()
     [True, False, False]
     """
-    low, high = max(int(wanted.min(initial=0)), 0), int(wanted.max(initial=NONE))
+    low, high = _ends(wanted)
     if high - low > 4 * (len(wanted) + len(ids)) + LOOKUP_SPARE:
         return np.isin(wanted, ids) & (wanted >= 0)
-    seen = np.zeros(max(high - low + 1, 0) + 1, bool)  # the last place is no id's
+    seen = np.zeros(high - low + 2, bool)  # the last place is no id's
     for part in blocks(len(ids)):
         seen[_places(ids[part], low, high)] = True
     seen[-1] = False
@@ -67,12 +67,11 @@ class ById:
         >>> ById.of(np.array([7, 5, 7])).rows(np.array([5, 6, 7, -1])).tolist()
         [1, -1, 0, -1]
         """
-        low = max(int(ids.min(initial=0)), 0) if len(ids) else 0
-        high = int(ids.max()) if len(ids) else -1
+        low, high = _ends(ids)
         if high - low > 4 * len(ids) + LOOKUP_SPARE or len(ids) > np.iinfo(np.int32).max:
             order = np.argsort(ids, kind="stable")
             return cls(low, None, ids[order], order)
-        row_of = np.full(max(high - low + 1, 0) + 1, NONE, np.int32)  # the last place is no id's
+        row_of = np.full(high - low + 2, NONE, np.int32)  # the last place is no id's
         for part in reversed(list(blocks(len(ids)))):  # the first of equal ids is written last
             rows = np.arange(part.start, part.stop, dtype=np.int32)
             row_of[_places(ids[part], low, high)[::-1]] = rows[::-1]
@@ -89,6 +88,12 @@ class ById:
             places = _places(ids[part], self.low, self.low + len(self.row_of) - 2)
             found[part] = self.row_of[places]
         return found
+
+
+def _ends(ids: Ids) -> tuple[int, int]:
+    """Smallest and largest of the ids that are not negative; the latter is one less for none."""
+    high = int(ids.max(initial=NONE))
+    return (max(int(ids.min()), 0), high) if high >= 0 else (0, NONE)
 
 
 def _places(ids: Ids, low: int, high: int) -> I64:
