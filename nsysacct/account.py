@@ -310,6 +310,7 @@ def _one(
             *told,
             *found.layout.findings,
             *placed.findings,
+            *witnesses.findings(rounds),
             *shown.findings,
             *_notes(found),
         ],

@@ -2,7 +2,8 @@
 
 The verdict is the counts': exact when verify-only kernels (or a once-a-round marker) divide without
 remainder and every other witness agrees; inferred when rounds come from launches and positions alone;
-inconsistent when witnesses differ; none when nothing was verified.
+inconsistent when witnesses differ; none when nothing was verified. A histogram from the engine may
+lack the last pass, as a log may: that one is a finding and no contradiction.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from nsysacct import census, counting
 from nsysacct.attribution import Attribution
 from nsysacct.errors import TraceError
 from nsysacct.evidence import Code, NameEvidence
-from nsysacct.model import BUCKETS, BlindSpot, Rounds, SignatureCount, Witness
+from nsysacct.model import BUCKETS, BlindSpot, Finding, Rounds, SignatureCount, Witness
 from nsysacct.names import parse
 from nsysacct.nvtx import Projection
 from nsysacct.signatures import Pattern
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 
 STEPS_THAT_VERIFY = "NVTX ranges of steps that verify drafts"
+HISTOGRAM = "n_ok histogram"
 
 
 def judge(
@@ -57,7 +59,7 @@ def judge(
     if not observed and not counted:
         return _no_rounds(line, found, placed, marks, options)
     value = observed or proof.rounds
-    agree = all(w.agrees for w in witnesses)
+    agree = all(w.agrees or _lacks_the_last(w, observed) for w in witnesses)
     markers = _marker_counts(kernels, names, observed)
     if found.how == "names" and not counted:
         markers += _pass_counts(kernels, trace, names, found)
@@ -372,5 +374,26 @@ def _witnesses(
     if marks.verify_steps is not None:
         add(STEPS_THAT_VERIFY, marks.verify_steps)
     if options.n_ok is not None:
-        add("n_ok histogram", sum(options.n_ok), "given with --n-ok")
+        add(HISTOGRAM, sum(options.n_ok), "given with --n-ok")
     return rows
+
+
+def _lacks_the_last(witness: Witness, observed: int) -> bool:
+    """Whether it is a histogram of an engine that launched a pass ahead and did not use it."""
+    return witness.name == HISTOGRAM and witness.rounds == observed - 1
+
+
+def findings(rounds: Rounds) -> list[Finding]:
+    """What is to be said where the histogram counts other rounds than the trace shows."""
+    return [
+        Finding(
+            kind="histogram-rounds-differ",
+            severity="info" if lacks_the_last else "warning",
+            detail=f"--n-ok counts {witness.rounds} rounds, the trace shows {rounds.value}"
+            + (": an asynchronous engine launches one more than it uses" if lacks_the_last else ""),
+            remedy="" if lacks_the_last else "give the histogram of the rounds that were captured",
+        )
+        for witness in rounds.witnesses
+        if witness.name == HISTOGRAM and rounds.value and witness.rounds != rounds.value
+        for lacks_the_last in [_lacks_the_last(witness, rounds.value)]
+    ]

@@ -147,3 +147,20 @@ def test_a_registry_that_names_no_verify_kernel_does_not_deny_rounds_inside_grap
     own = ("--registry", str(mine), "--engine", "mine", "--ignore", "nvtx")
     account = split(run_cli, trace, *own)
     assert account["rounds"]["value"] != 0
+
+
+@pytest.mark.parametrize(
+    ("n_ok", "verdict", "severity"),
+    [
+        ("5,5,5,5", "exact", None),
+        ("5,5,5,4", "exact", "info"),
+        ("5,5,4,4", "inconsistent", "warning"),
+    ],
+)
+def test_a_histogram_may_lack_the_pass_that_an_engine_launched_ahead(
+    n_ok: str, verdict: str, severity: str | None, run_cli: Run, trace_file: Traces
+) -> None:
+    account = split(run_cli, trace_file("vllm_eagle_graph"), "--n-ok", n_ok)
+    assert (account["rounds"]["value"], account["rounds"]["verdict"]) == (20, verdict)
+    differ = [f for f in account["findings"] if f["kind"] == "histogram-rounds-differ"]
+    assert [f["severity"] for f in differ] == ([severity] if severity else [])
