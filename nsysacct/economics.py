@@ -20,7 +20,7 @@ import msgspec
 from nsysacct.errors import UsageError
 from nsysacct.histograms import Histogram, mean_of, normal
 from nsysacct.model import Account, Bucket, ProcessAccount, Rounds, Semantics, Window
-from nsysacct.plainstep import choose, is_thin
+from nsysacct.plainstep import GAPS_UNKNOWN, choose, is_thin
 from nsysacct.semantics import REPLAY_STEPS, VERIFY_WIDTH, tokens_of
 
 NS_PER_MS = 1_000_000
@@ -56,6 +56,11 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
     plain_how: str = ""
     bases: dict[str, dict[str, int]] = {}
     notes: list[str] = []
+
+    @property
+    def plain_is_least(self) -> bool:
+        """Whether a plain step takes `plain_ns` at least, so that a speed-up is at least so high."""
+        return self.plain_how.endswith(GAPS_UNKNOWN)
 
     @property
     def round_ns(self) -> float:

@@ -129,12 +129,18 @@ def _answer(account: Account, costs: Costs | None, problem: str) -> list[Sentenc
     if costs.speedup is None or costs.plain_ns is None:
         text = f"Whether it pays is open: {tokens}, but no plain step to hold it against"
         return [*said, Sentence(topic="paying", text=text, basis="", how=NEEDS_PLAIN)]
-    verdict = "pays" if costs.speedup > 1 else "does not pay"
+    least = "at least " if costs.plain_is_least else ""
+    if costs.speedup > 1:
+        verdict = "Speculation pays"
+    else:
+        verdict = "Whether it pays is open" if least else "Speculation does not pay"
     text = (
-        f"Speculation {verdict}: {costs.speedup:.3f}x of plain decoding ({tokens}; a plain step "
-        f"takes {costs.plain_ns / NS_PER_MS:.3f} ms)"
+        f"{verdict}: {least}{costs.speedup:.3f}x of plain decoding ({tokens}; a plain step "
+        f"takes {least}{costs.plain_ns / NS_PER_MS:.3f} ms)"
     )
-    return [*said, Sentence(topic="paying", text=text, basis=f"plain step: {costs.plain_how}")]
+    how = NEEDS_PLAIN if least else ""
+    basis = f"plain step: {costs.plain_how}"
+    return [*said, Sentence(topic="paying", text=text, basis=basis, how=how)]
 
 
 def _basis(by_basis: dict[str, int]) -> str:

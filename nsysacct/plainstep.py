@@ -12,6 +12,9 @@ from nsysacct.errors import IncomparableError, UsageError
 from nsysacct.model import Account, ProcessAccount, StepCost
 
 ROLES = ("plain", "decode")
+GAPS_UNKNOWN = "gaps between them unknown"
+"""How a step is known whose wall is this long at least: only its GPU time is in the trace."""
+
 FEW_STEPS = 5
 """Plain steps below which, or without whose gaps, a speed-up rests on thin ground."""
 
@@ -42,7 +45,7 @@ def plain_step(account: ProcessAccount) -> tuple[float, str] | None:
         count = sum(s.count for s in steps)
         busy = sum(s.busy_ns or s.gpu_ns for s in steps)
         if count and busy:
-            return busy / count, f"GPU time of {_counted(count, role)}; gaps between them unknown"
+            return busy / count, f"GPU time of {_counted(count, role)}; {GAPS_UNKNOWN}"
     return None
 
 

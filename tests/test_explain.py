@@ -14,7 +14,7 @@ from nsysacct.cli import whatif as whatif_cli
 from nsysacct.compare import compare
 from nsysacct.errors import UsageError
 from nsysacct.explain import Explanation, explain
-from nsysacct.model import BlindSpot
+from nsysacct.model import BlindSpot, StepCost
 from nsysacct.wire import dump_account
 
 
@@ -66,6 +66,18 @@ def test_an_unknown_acceptance_leaves_the_time_explained():
     assert "90.970 ms" in said(found, "draft").text
     assert not found.levers
     assert "--n-ok" in said(found, "paying").text
+
+
+def test_gpu_time_alone_of_a_plain_step_does_not_say_that_a_run_does_not_pay():
+    """A step takes 10 ms or more: rounds of 20 ms for 1 token need not be slower."""
+    bare = [StepCost(role="decode", count=4, gpu_ns=40_000_000, busy_ns=0, width=1)]
+    slow = account(wall_ms=440, draft_ms=30, verify_ms=340, n_ok=[22, 0, 0, 0])
+    text = said(explain(msgspec.structs.replace(slow, steps=bare)), "paying").text
+    assert text.startswith("Whether it pays is open: at least 0.500x of plain decoding")
+    assert "a plain step takes at least 10.000 ms" in text
+    fast = account(wall_ms=440, draft_ms=30, verify_ms=340, n_ok=[0, 0, 0, 22])
+    text = said(explain(msgspec.structs.replace(fast, steps=bare)), "paying").text
+    assert text.startswith("Speculation pays: at least 2.000x")
 
 
 def test_a_run_that_pays_and_has_room():

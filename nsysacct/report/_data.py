@@ -114,6 +114,7 @@ def costs_for_scripts(costs: Costs) -> dict[str, Any]:
         "histogram": list(costs.histogram) if costs.histogram else None,
         "accepted": costs.accepted,
         "plain_ns": costs.plain_ns,
+        "plain_is_least": costs.plain_is_least,
         "plain_given": costs.plain_how.startswith("given with"),
         "checkpoint": rules.replay == "checkpoint",
         "tokens_of": [[TOKENS[rules.tokens](n, k) for n in range(k + 1)] for k in drafts],

@@ -47,7 +47,8 @@
     put("per-token", WhatIf.span(answer.low_ms, answer.high_ms, 2));
     put("any-histogram", WhatIf.span(answer.any_low, answer.any_high, 2, "x"));
     const verdict = answer.low === null ? "no plain step to hold it against"
-      : answer.low > 1 ? "pays" : answer.high < 1 ? "does not pay" : "could go either way";
+      : answer.low > 1 ? "pays" : costs.plain_is_least && !changed ? "open: a plain step may take longer"
+      : answer.high < 1 ? "does not pay" : "could go either way";
     put("pays", verdict);
     put("command", command(found, changed || costs.plain_given ? plain.value : ""));
   }
