@@ -36,6 +36,7 @@ from nsysacct.semantics import tokens_of
 from nsysacct.structure import Structure
 from nsysacct.timeline import Timeline
 from nsysacct.trace import Trace
+from nsysacct.workers import submit
 
 I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
@@ -279,11 +280,11 @@ def _one(
     semantics = _semantics(_as_seen(engine.spec, replays=replays))
     with ThreadPoolExecutor(4, thread_name_prefix="nsysacct-sum") as pool:
         # passes over all events that do not wait for each other; numpy lets go of the interpreter
-        in_rounds = pool.submit(
-            perround.rounds_and_window, line, found, placed, round_of, semantics
+        in_rounds = submit(
+            pool, perround.rounds_and_window, line, found, placed, round_of, semantics
         )
-        in_graphs = pool.submit(amounts.graphs, line, found, placed)
-        in_steps = pool.submit(amounts.steps, line, found)
+        in_graphs = submit(pool, amounts.graphs, line, found, placed)
+        in_steps = submit(pool, amounts.steps, line, found)
         counted = census.take(line, names, found, placed)
         buckets = amounts.buckets(line, placed, counted)
         rows, window = in_rounds.result()

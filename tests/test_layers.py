@@ -16,7 +16,7 @@ PACKAGE = ROOT / "nsysacct"
 # One tier a line, the lowest first. A room may import its own tier and lower ones. A new module
 # needs a place here.
 TIERS = """
-errors extras strict model semantics intervals groups theory histograms stats layout
+errors extras strict model semantics intervals groups workers theory histograms stats layout
 trace nsysrep spelling conditions names arguments signatures registry \
 registry_file registry_tables specs wire counting logs
 timeline tables_export evidence nvtx passes steps repetition roles replays sketch grammar structure attribution \

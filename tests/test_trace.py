@@ -22,6 +22,7 @@ from nsysacct.errors import (
 )
 from nsysacct.timeline import accounts_of
 from nsysacct.trace import NONE, ApiKind, MemKind, NvtxKind, Trace, classify, columns, read_trace
+from nsysacct.trace.database import damage
 
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
@@ -764,6 +765,41 @@ def test_a_damaged_log_is_an_error_of_one_line(
         _ = read_trace(killed).kernels
     assert "\n" not in str(raised.value)
     assert list(scratch.iterdir()) == []
+
+
+def test_no_process_is_the_same_process_whenever_asked(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.kernel("k", 0, 500)
+    builder.kernel("k", 1_000, 1_500)
+    builder.rows(KERNEL)[1]["globalPid"] = None
+    builder.process(2_000)
+    builder.launch(3_000)
+    trace = read_trace(builder.write(tmp_path / "d.sqlite", strict=False))
+    before = trace.kernels.process.tolist()
+    assert [p.pid for p in trace.processes] == [1_000, 2_000]
+    trace.release()
+    assert trace.kernels.process.tolist() == before == [0, 0]
+
+
+def test_a_table_without_a_column_that_it_needs(tmp_path: Path) -> None:
+    builder = small()
+    builder.nvtx("draft", 0, 100)
+    path = builder.write(tmp_path / "d.sqlite")
+    connection = sqlite3.connect(path)
+    with connection:  # SQL finds it still
+        connection.execute("ALTER TABLE NVTX_EVENTS RENAME COLUMN eventType TO EVENTTYPE")
+    connection.close()
+    with pytest.raises(UnsupportedSchemaError, match="no such column: eventType"):
+        _ = read_trace(path).nvtx
+
+
+def test_limits_of_the_machine_are_no_damage() -> None:
+    error = damage("t.sqlite", OSError(24, "Too many open files", "/somewhere"), "T")
+    assert str(error) == (
+        "t.sqlite: table T cannot be read (Too many open files); check the disk and the limits"
+    )
+    gone = damage("t.sqlite", sqlite3.OperationalError("unable to open database file"))
+    assert "damaged" not in str(gone)
 
 
 def test_machines_with_thousands_of_gpus(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from nsysacct.trace.assembly import Piece, Table, Whole
 from nsysacct.trace.column import NONE, Column
 from nsysacct.trace.database import Database, damage, quoted, text_of
 from nsysacct.trace.pages import Group, PagedTable, Values, open_table
+from nsysacct.workers import submit
 
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
@@ -62,7 +63,7 @@ def read_table(
     ----------
     database : Database
     table : str
-        Must exist. Columns that it lacks are filled with NONE.
+        Must exist. Columns that it lacks and need not have are filled with NONE.
     columns : sequence of Column
     where : str
         SQL condition; rows that do not meet it are not read.
@@ -73,6 +74,8 @@ def read_table(
 
     Raises
     ------
+    UnsupportedSchemaError
+        A required column is not there.
     TraceError
         The table cannot be read to its end.
     """
@@ -82,6 +85,9 @@ def read_table(
     if high < low:
         raise damage(database.name, ValueError("rows out of order"), table)
     there = [column for column in columns if column.name in database.columns[table]]
+    for column in columns:
+        if column.required and column not in there:
+            raise damage(database.name, ValueError(f"no such column: {column.name}"), table)
     reader = _RangeReader(database, table, there, where, lenient)
     paged = None if where else open_table(database, table, [c.name for c in there])
     if paged is not None:
@@ -163,7 +169,7 @@ def _read_ranges(
         waiting: deque[Future[Piece]] = deque()
         try:
             for part in plan:
-                waiting.append(pool.submit(reader.read, part, paged))
+                waiting.append(submit(pool, reader.read, part, paged))
                 if len(waiting) > 2 * threads:  # no more: each holds memory until it is taken
                     yield waiting.popleft().result()
             while waiting:

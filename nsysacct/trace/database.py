@@ -200,6 +200,14 @@ def damage(name: str, error: BaseException, table: str = "") -> TraceError:
     """Make the error that a reader sees in place of SQLite's."""
     text = " ".join(str(error).split())
     where = f"table {table} " if table else ""
+    if isinstance(error, OSError) and error.strerror:
+        return TraceError(
+            name, f"{where}cannot be read ({error.strerror})", "check the disk and the limits"
+        )
+    if "unable to open" in text:
+        return TraceError(
+            name, f"{where}cannot be read ({text[:160]})", "check that it is still there"
+        )
     if "locked" in text or "busy" in text:
         return TraceError(
             name, "is locked by another program", "wait until the export has finished"

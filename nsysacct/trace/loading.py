@@ -39,6 +39,7 @@ class Loader:
     progress: Progress | None = None
     global_pids: list[int] = field(default_factory=list)
     rejected: list[Rejection] = field(default_factory=list)
+    _null_process: int | None = None  # what NULL means, once it was met
 
     def columns(self, table: str) -> tuple[str, ...]:
         """Columns of a table; none where the export lacks it."""
@@ -103,10 +104,15 @@ class Loader:
         if add:
             for global_pid in known:
                 index.setdefault(global_pid, len(index))
-            if NONE in found and len(index) != 1:
-                index.setdefault(0, len(index))
+            if NONE in found and self._null_process is None:
+                if len(index) != 1:
+                    index.setdefault(0, len(index))
+                self._null_process = index.get(0, 0)
             self.global_pids = list(index)
-        index[NONE] = 0 if len(self.global_pids) == 1 else index.get(0, NONE)
+        null = self._null_process
+        if null is None:
+            null = 0 if len(self.global_pids) == 1 else index.get(0, NONE)
+        index[NONE] = null
         new = [index.get(global_pid, NONE) for global_pid in found.tolist()]
         return relabel(codes, np.array(new, np.int32))
 
