@@ -115,7 +115,7 @@ def _skipped(trace: Trace, process: int) -> tuple[int, int, int, int | None]:
 
 
 def find(trace: Trace, line: Timeline, stock: Stock) -> tuple[list[BlindSpot], list[Finding]]:
-    """Losses of one timeline, and the collector's own words where nothing is lost.
+    """Losses of one timeline, and what the export and its collector say that may mean some.
 
     Parameters
     ----------
@@ -128,17 +128,27 @@ def find(trace: Trace, line: Timeline, stock: Stock) -> tuple[list[BlindSpot], l
         for spot in (_launches(stock, last), _jumps(stock, last), _late_marks(trace, line, last))
         if spot is not None
     ]
-    said = [d.text.strip() for d in trace.diagnostics if SAID.search(d.text)]
-    if not said:
-        return spots, []
-    proof = "the trace shows what is missing" if spots else "but every launch has its kernel"
-    return spots, [
-        Finding(
-            kind="collector-warning",
-            severity="warning" if spots else "info",
-            detail=f"the collector says {said[0]!r}; {proof}",
+    findings = []
+    if trace.versions.newer_than_known:
+        findings.append(
+            Finding(
+                kind="newer-schema",
+                severity="info",
+                detail=f"export schema {trace.versions.schema} is newer than those known here: what "
+                "it moved or renamed is not read",
+            )
         )
-    ]
+    said = [d.text.strip() for d in trace.diagnostics if SAID.search(d.text)]
+    if said:
+        proof = "the trace shows what is missing" if spots else "but every launch has its kernel"
+        findings.append(
+            Finding(
+                kind="collector-warning",
+                severity="warning" if spots else "info",
+                detail=f"the collector says {said[0]!r}; {proof}",
+            )
+        )
+    return spots, findings
 
 
 def _launches(stock: Stock, last: int | None) -> BlindSpot | None:

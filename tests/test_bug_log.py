@@ -391,6 +391,7 @@ def test_46_the_version_is_read_and_a_newer_one_still_works(write: Write) -> Non
     trace = TraceBuilder("3.25.0")
     eager(trace)
     path = write(trace)
+    assert not [f for f in told(path).findings if f.kind == "newer-schema"]
     connection = sqlite3.connect(path)
     with connection:
         connection.execute(
@@ -400,6 +401,7 @@ def test_46_the_version_is_read_and_a_newer_one_still_works(write: Write) -> Non
     connection.close()
     result = told(path)
     assert result.trace.export_schema == "9.1.0"
+    assert any("9.1.0 is newer than those known" in f.detail for f in result.findings)
     assert result.total_gpu_ns == 16_000
 
 

@@ -5,6 +5,7 @@ Only named keys are read: the same tables hold environments, command lines and o
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from nsysacct.trace.database import Database, text_of
@@ -20,6 +21,9 @@ _EXPORT_KEYS = (
     "EXPORT_PARAM_TABLES_TO_EXPORT",
     "EXPORT_PARAM_TIMES_TO_EXPORT",
 )
+NEWEST_SCHEMA = (3, 28)
+"""Newest schema whose tables are known here, major and minor."""
+
 HOST_NODE_DEVICE = 0x7FFFFFFF
 """Device id of a graph whose first node runs on the host."""
 
@@ -53,6 +57,12 @@ class Versions:
     schema: str | None = None
     graph_trace: str | None = None
     partial: bool = False
+
+    @property
+    def newer_than_known(self) -> bool:
+        """Whether the exporter may have moved or renamed what is read here."""
+        found = re.match(r"(\d{1,9})\.(\d{1,9})", self.schema or "")
+        return found is not None and (int(found[1]), int(found[2])) > NEWEST_SCHEMA
 
 
 def read_versions(database: Database) -> Versions:
