@@ -82,9 +82,12 @@ def test_01_one_graph_launch_is_many_kernels(write: Write) -> None:
         1,
         45_000,
     )
-    old = TraceBuilder("2.9.1")
-    eager(old)
-    assert read(write(old, "old.sqlite")).graph_events is not None or told(write(old)).graphs == []
+    old = TraceBuilder("2.9.1")  # knows no graphs: a launch is counted, what it ran is not guessed
+    old.graph_launch(7, eager(old))
+    result = told(write(old, "old.sqlite"))
+    assert [(g.state, g.launches, g.gpu_ns) for g in result.graphs] == [("blind", 1, None)]
+    (spot,) = [s for s in result.blind_spots if s.kind == "graph-blind"]
+    assert "a newer nsys" in spot.remedy and result.total_gpu_ns == 16_000
 
 
 @pytest.mark.parametrize(
