@@ -857,3 +857,25 @@ def test_tables_are_read_once(path: Path) -> None:
     assert _twice(lambda: trace.api)
     assert _twice(lambda: trace.nvtx)
     assert _twice(lambda: trace.kernels.grid)
+
+
+@pytest.mark.parametrize("how", ["replaced", "cut", "written to", "removed"])
+def test_a_file_that_changes_while_it_is_read_is_no_account_of_two(
+    path: Path, tmp_path: Path, how: str
+) -> None:
+    trace = read_trace(path)
+    assert len(trace.kernels) == 2
+    if how == "replaced":
+        builder = small()
+        builder.kernel("another", 90_000, 91_000)
+        new = builder.write(tmp_path / "new.sqlite")
+        new.replace(path)
+    elif how == "cut":
+        os.truncate(path, 4096)
+    elif how == "removed":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes())
+    for read in (lambda: trace.memops, lambda: trace.info):
+        with pytest.raises(TraceError, match="was changed while it was read; wait"):
+            read()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nsysacct.trace.database import Database, damage
+from nsysacct.trace.database import Database
 
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
@@ -29,7 +29,7 @@ class Connection:
             self._database = adbc_driver_sqlite.connect(database.uri)
             self._connection = adbc_driver_manager.AdbcConnection(self._database)
         except self.errors as error:
-            raise damage(database.name, error) from None
+            raise database.damage(error) from None
 
     def query(self, sql: str, rows: int) -> Any:
         """Run a query and return its only record batch, or None when it has no rows."""

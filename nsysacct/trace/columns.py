@@ -24,7 +24,7 @@ import numpy.typing as npt
 from nsysacct.trace.arrow import Connection, values_of
 from nsysacct.trace.assembly import Piece, Table, Whole
 from nsysacct.trace.column import NONE, Column
-from nsysacct.trace.database import Database, damage, quoted, text_of
+from nsysacct.trace.database import Database, quoted, text_of
 from nsysacct.trace.pages import Group, PagedTable, Values, open_table
 from nsysacct.workers import submit
 
@@ -83,17 +83,21 @@ def read_table(
     if high is None:
         return Whole(columns, 0, 0).finished(table)
     if high < low:
-        raise damage(database.name, ValueError("rows out of order"), table)
+        raise database.damage(ValueError("rows out of order"), table)
     there = [column for column in columns if column.name in database.columns[table]]
     for column in columns:
         if column.required and column not in there:
-            raise damage(database.name, ValueError(f"no such column: {column.name}"), table)
+            raise database.damage(ValueError(f"no such column: {column.name}"), table)
     reader = _RangeReader(database, table, there, where, lenient)
     paged = None if where else open_table(database, table, [c.name for c in there])
+    found = None
     if paged is not None:
         with contextlib.suppress(_AstrayError):
-            return _gathered(reader, columns, low, high, progress, paged)
-    return _gathered(reader, columns, low, high, progress)
+            found = _gathered(reader, columns, low, high, progress, paged)
+    if found is None:
+        found = _gathered(reader, columns, low, high, progress)
+    database.check_unchanged()
+    return found
 
 
 class _AstrayError(Exception):
@@ -121,12 +125,12 @@ def _gathered(
     whole = Whole(columns, low, count)
     for piece in _read_ranges(reader, plan, paged):
         if whole.seen + piece.seen > count:
-            raise damage(database.name, ValueError(f"more rows than {count}"), table)
+            raise database.damage(ValueError(f"more rows than {count}"), table)
         whole.add(piece)
         if progress is not None:
             progress(table, min(whole.seen, count), count)
     if whole.seen != count and paged is None and not reader.where:
-        raise damage(database.name, ValueError(f"{whole.seen} rows of {count}"), table)
+        raise database.damage(ValueError(f"{whole.seen} rows of {count}"), table)
     return whole.finished(table)
 
 
@@ -228,7 +232,7 @@ class _RangeReader:
             if batch is not None and not _all_integers(batch):
                 batch = connection.query(self._sql(part, checked=True), part.size_limit)
         except connection.errors as error:
-            raise damage(self.database.name, error, self.table) from None
+            raise self.database.damage(error, self.table) from None
         finally:
             self._free.put(connection)
         if batch is None:
@@ -238,7 +242,7 @@ class _RangeReader:
         rowids = arrays.pop()[0]
         if rowids[0] < part.low or rowids[-1] > part.high or not (rowids[1:] > rowids[:-1]).all():
             # a page of the table is not where it belongs
-            raise damage(self.database.name, ValueError("rows out of order"), self.table)
+            raise self.database.damage(ValueError("rows out of order"), self.table)
         damaged = arrays.pop()[0] != 0 if len(arrays) > len(self._columns) else None
         return Values(rowids, arrays, damaged)
 
@@ -336,7 +340,7 @@ def read_texts(
     try:
         batch = connection.query(sql, _count(database, table))
     except connection.errors as error:
-        raise damage(database.name, error, table) from None
+        raise database.damage(error, table) from None
     finally:
         connection.close()
     if batch is None:

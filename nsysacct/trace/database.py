@@ -46,12 +46,15 @@ class Database:
         Table -> its column names. Ordinary tables only.
     file : Path
         The file, which is the whole database: no write-ahead log belongs to it.
+    stamp : (int, int) or None
+        Its length and time of change when it was opened; None does not watch it.
     """
 
     name: str
     uri: str
     columns: dict[str, tuple[str, ...]] = field(repr=False)
     file: Path
+    stamp: tuple[int, int] | None = None
 
     def has(self, table: str) -> bool:
         """Whether the export has this table (absent means: no data of that kind)."""
@@ -68,7 +71,31 @@ class Database:
             finally:
                 connection.close()
         except _ERRORS as error:
-            raise damage(self.name, error, table) from None
+            raise self.damage(error, table) from None
+        self.check_unchanged()
+
+    def damage(self, error: BaseException, table: str = "") -> TraceError:
+        """Make the error that a reader sees in place of SQLite's; a file that changed is not damaged."""
+        return self._changed() or damage(self.name, error, table)
+
+    def check_unchanged(self) -> None:
+        """Make sure that what was read is of the file that was opened, not of two.
+
+        Raises
+        ------
+        TraceError
+            It was replaced, written to or removed since.
+        """
+        changed = self._changed()
+        if changed is not None:
+            raise changed
+
+    def _changed(self) -> TraceError | None:
+        if self.stamp is None or self.stamp == _stamp(self.file):
+            return None
+        return TraceError(
+            self.name, "was changed while it was read", "wait until it is complete, then run again"
+        )
 
     def rows(
         self, table: str, sql: str, parameters: Iterable[object] = ()
@@ -124,7 +151,8 @@ def open_database(facts: FileFacts) -> Database:
     if not facts.wal_format and facts.wal_bytes is None:
         _probe(facts)
     uri = facts.uri(immutable=True)
-    database = Database(facts.name, uri, _tables(facts.name, uri), facts.path)
+    stamp = _stamp(facts.path)
+    database = Database(facts.name, uri, _tables(facts.name, uri), facts.path, stamp)
     _check_is_export(database)
     return database
 
@@ -150,6 +178,15 @@ def merge_log(copy: FileFacts) -> FileFacts:
     if mode != "delete":
         raise damage(copy.name, ValueError("write-ahead log"))
     return replace(copy, wal_format=False, wal_bytes=None)
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    """Length and time of change; no file has the answer for none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return -1, -1
+    return status.st_size, status.st_mtime_ns
 
 
 def _probe(facts: FileFacts) -> None:
