@@ -21,6 +21,7 @@ from invariants import violations
 
 from fixtures.builder import TraceBuilder
 from nsysacct.account import account
+from nsysacct.errors import NotAnExportError
 from nsysacct.trace import read_trace
 
 TraceFile = Callable[[str], Path]
@@ -288,3 +289,16 @@ def test_links_and_pipes(tmp_path: Path, trace_file: TraceFile, run_cli: Run) ->
         done = run_cli("split", name)
         assert (done.returncode, done.stdout) == (3, "")
         assert done.stderr.startswith(problem) and done.stderr.count("\n") == 1, done.stderr
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/fd/0"), reason="no /dev/fd here")
+def test_what_a_shell_pipes_in_is_no_missing_file() -> None:
+    reading, writing = os.pipe()
+    try:
+        with pytest.raises(
+            NotAnExportError, match="is a pipe or device; save the export to a file"
+        ):
+            read_trace(f"/dev/fd/{reading}")
+    finally:
+        os.close(reading)
+        os.close(writing)

@@ -95,8 +95,9 @@ def identify(path: str | os.PathLike[str]) -> FileFacts:
     given = Path(path)
     name = given.name or str(given)
     try:
+        status = given.stat()  # first: what a shell hands over, /dev/fd/63, resolves to no path
+        _check_type(name, status.st_mode)
         real = given.resolve()
-        status = real.stat()
     except FileNotFoundError:
         raise TraceError(name, "no such file", "check the path") from None
     except PermissionError:
@@ -104,7 +105,6 @@ def identify(path: str | os.PathLike[str]) -> FileFacts:
     except (OSError, RuntimeError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise TraceError(name, f"cannot be opened ({reason})", "check the path") from None
-    _check_type(name, status.st_mode)
     header = _read_header(name, real)
     _check_magic(name, header, status.st_size)
     page = int.from_bytes(header[16:18], "big")
