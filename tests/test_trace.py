@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -735,11 +736,16 @@ def test_the_copy_made_for_a_wal_is_removed(
     del trace
     assert list(scratch.iterdir()) == []
 
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
+    failures: list[BaseException] = [KeyboardInterrupt(), OSError(errno.ENOSPC, "no space")]
 
-    monkeypatch.setattr("shutil.copyfile", interrupted)
+    def failing(*_: object) -> None:
+        raise failures[0]
+
+    monkeypatch.setattr("shutil.copyfile", failing)
     with pytest.raises(KeyboardInterrupt):
+        read_trace(path)
+    failures.pop(0)
+    with pytest.raises(TraceError, match=r"\(no space\); free some space for temporary files"):
         read_trace(path)
     assert list(scratch.iterdir()) == []
     writer.close()
@@ -798,6 +804,8 @@ def test_limits_of_the_machine_are_no_damage() -> None:
     assert str(error) == (
         "t.sqlite: table T cannot be read (Too many open files); check the disk and the limits"
     )
+    full = damage("t.sqlite", sqlite3.OperationalError("database or disk is full"))
+    assert str(full).endswith("; free some space for temporary files")
     gone = damage("t.sqlite", sqlite3.OperationalError("unable to open database file"))
     assert "damaged" not in str(gone)
 

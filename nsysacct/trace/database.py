@@ -241,6 +241,10 @@ def damage(name: str, error: BaseException, table: str = "") -> TraceError:
         return TraceError(
             name, f"{where}cannot be read ({error.strerror})", "check the disk and the limits"
         )
+    if "disk is full" in text:
+        return TraceError(
+            name, f"{where}cannot be read ({text[:160]})", "free some space for temporary files"
+        )
     if "unable to open" in text:
         return TraceError(
             name, f"{where}cannot be read ({text[:160]})", "check that it is still there"

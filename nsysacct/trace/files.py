@@ -5,6 +5,7 @@ Looks at the first bytes and at the file system only; opens nothing as a databas
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -141,7 +142,9 @@ def snapshot(facts: FileFacts) -> tuple[FileFacts, str]:
         raise TraceError(
             facts.name,
             f"has a write-ahead log beside it that could not be copied ({error.strerror})",
-            "close the program that writes to it",
+            "free some space for temporary files"
+            if error.errno == errno.ENOSPC
+            else "close the program that writes to it",
         ) from None
     return (
         FileFacts(facts.name, copy.resolve(), facts.size_bytes, True, facts.wal_bytes),
