@@ -99,11 +99,20 @@ def account_and_events(
     engine = registry.choose(trace.kernel_names, options.engine)
     lines = placement.lines_of(trace, engine.spec, options)
     shared = sharing.findings(trace, [one.line for one in lines])
-    places = [placement.place(trace, line, engine.spec, options) for line in lines]
-    parts = [
-        _one(trace, line, place, engine, told)
-        for line, place, told in zip(lines, places, shared, strict=True)
-    ]
+    places: list[Placed] = []
+    parts: list[ProcessAccount] = []
+    events = sum(len(one.line) for one in lines)
+
+    def tell() -> None:
+        done = len(lines) + len(places) + len(parts)
+        trace.tell(placement.PLACING, events * done // (placement.STAGES * len(lines)), events)
+
+    for line in lines:
+        places.append(placement.place(trace, line, engine.spec, options))
+        tell()
+    for line, place, told in zip(lines, places, shared, strict=True):
+        parts.append(_one(trace, line, place, engine, told))
+        tell()
     if not parts:
         raise TraceError(
             trace.name, "no GPU work in it", "capture the run with nsys profile -t cuda,nvtx"

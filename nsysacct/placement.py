@@ -20,6 +20,10 @@ from nsysacct.trace import Trace
 
 I32 = npt.NDArray[np.int32]
 
+PLACING = "placing events"
+"""What is done, as progress tells it."""
+STAGES = 3
+"""Stages of it that take about as long: launch order, structure and place, sums."""
 MOST_PAIRS = 1_000
 """(process, GPU) pairs of one capture beyond which its process ids cannot be right."""
 
@@ -56,12 +60,15 @@ def lines_of(trace: Trace, spec: EngineSpec | None, options: Options) -> list[Se
             "the columns that name processes are damaged: export the report again",
         )
     first_gpu = dict(reversed(pairs))
-    lines = []
+    lines: list[Seen] = []
+    rows = len(trace.kernels) + len(trace.memops) + len(trace.graph_runs)
+    trace.tell(PLACING, 0, rows)
     stocks = {process: losses.take_stock(trace, process) for process in first_gpu}
     for process, gpu in pairs:
         line = timeline.build(trace, process, gpu, with_blind=first_gpu[process] == gpu)
         names = evidence.read_names(line, trace, spec, exclusive="exclusive" not in options.ignore)
         lines.append(Seen(line, names, blindspots.look(trace, line, stocks[process])))
+        trace.tell(PLACING, rows * len(lines) // (STAGES * len(pairs)), rows)
     trace.release()
     return lines
 

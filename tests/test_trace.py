@@ -283,20 +283,20 @@ def test_progress_reaches_the_end_of_each_table(path: Path) -> None:
     seen: list[tuple[str, int, int]] = []
     trace = read_trace(path, progress=lambda *args: seen.append(args))
     _ = trace.api
-    assert (KERNEL, 2, 2) in seen
-    assert (RUNTIME, 6, 6) in seen
+    assert (f"reading {KERNEL}", 2, 2) in seen
+    assert (f"reading {RUNTIME}", 6, 6) in seen
 
 
 def test_only_what_is_asked_for_is_read(path: Path) -> None:
     seen: list[str] = []
-    trace = read_trace(path, progress=lambda table, done, total: seen.append(table))
+    trace = read_trace(path, progress=lambda work, done, total: seen.append(work))
     assert seen == []
     assert trace.kernel_names
-    assert seen == [KERNEL]
+    assert seen == [f"reading {KERNEL}"]
     _ = trace.kernels
-    assert seen == [KERNEL]
+    assert seen == [f"reading {KERNEL}"]
     _ = trace.kernels.grid
-    assert seen == [KERNEL, KERNEL]
+    assert seen == [f"reading {KERNEL}"] * 2
 
 
 # Order, duplicates, damage

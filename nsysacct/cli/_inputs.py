@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nsysacct.cli._progress import Progress
+from nsysacct.cli._progress import EVERY_S, FIRST_S, Progress
 
 if TYPE_CHECKING:
     from nsysacct.account import Options
@@ -48,17 +48,18 @@ def account_of(path: str | Path, options: Options | None = None) -> Account:
 
 @contextlib.contextmanager
 def reading() -> Iterator[Callable[[str, int, int], None]]:
-    """Progress of `read_trace`: one line a table, rows done, rows a second and time left."""
+    """Progress of `read_trace`: one line a table, then one for the events: how far, how fast, how long."""
     current = ""
     line: Progress | None = None
     with contextlib.ExitStack() as open_line:
 
-        def report(table: str, done: int, total: int) -> None:
+        def report(work: str, done: int, total: int) -> None:
             nonlocal current, line
-            if line is None or table != current:
-                open_line.close()  # wipes the line of the table before
-                line = open_line.enter_context(Progress(f"reading {table}"))
-                current = table
+            if line is None or work != current:
+                patience = EVERY_S if line is not None and line.was_shown else FIRST_S
+                open_line.close()  # wipes the line of the work before
+                line = open_line.enter_context(Progress(work, patience=patience))
+                current = work
             line(done, total)
 
         yield report

@@ -30,6 +30,8 @@ class Progress:
         Amount when done; without it no share and no time left are shown.
     unit : str
         What is counted, plural.
+    patience : float
+        Seconds before anything is shown.
     stream : text stream, optional
         Default stderr.
     clock : callable
@@ -48,6 +50,7 @@ class Progress:
         total: int | None = None,
         unit: str = "rows",
         *,
+        patience: float = FIRST_S,
         stream: IO[str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -58,15 +61,21 @@ class Progress:
         self._clock = clock
         self._enabled = on_terminal(self._stream)
         self._columns = _columns(self._stream)
+        self._patience = patience
         self._start = clock()
-        self._next = self._start + FIRST_S
+        self._next = self._start + patience
         self._shown = 0
 
     def __enter__(self) -> Progress:
         """Start the clock."""
         self._start = self._clock()
-        self._next = self._start + FIRST_S
+        self._next = self._start + self._patience
         return self
+
+    @property
+    def was_shown(self) -> bool:
+        """Whether the line has been seen."""
+        return self._shown > 0
 
     def __call__(self, done: int, total: int | None = None) -> None:
         """Say that `done` units are finished (of `total`, when it is known only now)."""

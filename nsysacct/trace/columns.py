@@ -70,7 +70,7 @@ def read_table(
     lenient : bool
         Read values that are no integers as NONE, and leave out no row for them.
     progress : callable, optional
-        Called with (table, rows done, rows in all).
+        Called with ("reading TABLE", rows done, rows in all).
 
     Raises
     ------
@@ -128,7 +128,7 @@ def _gathered(
             raise database.damage(ValueError(f"more rows than {count}"), table)
         whole.add(piece)
         if progress is not None:
-            progress(table, min(whole.seen, count), count)
+            progress(f"reading {table}", min(whole.seen, count), count)
     if whole.seen != count and paged is None and not reader.where:
         raise database.damage(ValueError(f"{whole.seen} rows of {count}"), table)
     return whole.finished(table)

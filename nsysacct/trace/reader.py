@@ -64,7 +64,8 @@ def read_trace(path: str | os.PathLike[str], progress: Progress | None = None) -
     path : path-like
         The ``.sqlite`` file.
     progress : callable, optional
-        Called with (table, rows done, rows in all) while large tables are read.
+        Called with (what is done, rows done, rows in all) while large tables are read ("reading
+        TABLE") and while an account is made of them ("placing events").
 
     Raises
     ------
@@ -201,6 +202,11 @@ class Trace:
             _ = self.kernels
         assert self._kernel_names is not None
         return self._kernel_names
+
+    def tell(self, work: str, done: int, total: int) -> None:
+        """Report how far work on this trace is, to the `progress` of `read_trace`."""
+        if self._loader.progress is not None:
+            self._loader.progress(work, done, total)
 
     def release(self) -> None:
         """Let go of the largest tables, kernels and API calls; they are read again when asked for."""
