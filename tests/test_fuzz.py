@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -98,8 +99,17 @@ def cases(folder: Path, tmp_path: Path, first: int, last: int) -> Iterator[dict[
         first = begun
 
 
-def check_cases(folder: Path, tmp_path: Path, first: int, last: int) -> None:
-    done = list(cases(folder, tmp_path, first, last))
+def check_cases(folder: Path, tmp_path: Path, first: int, last: int, *, at_once: int = 1) -> None:
+    """Seeds from `first` to `last`, in as many parts as are run side by side."""
+    ends = [first + (last - first) * i // at_once for i in range(at_once + 1)]
+
+    def part(i: int) -> list[dict[str, object]]:
+        home = tmp_path / str(i)
+        home.mkdir()
+        return list(cases(folder, home, ends[i], ends[i + 1]))
+
+    with ThreadPoolExecutor(at_once) as pool:
+        done = [case for found in pool.map(part, range(at_once)) for case in found]
     wrong = [case for case in done if case["wrong"]]
     assert wrong == []
     assert [case["seed"] for case in done] == list(range(first, last))
@@ -115,7 +125,7 @@ def test_sample_of_mutations(sources: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_two_thousand_mutations(sources: Path, tmp_path: Path) -> None:
-    check_cases(sources, tmp_path, QUICK, ALL)
+    check_cases(sources, tmp_path, QUICK, ALL, at_once=2)
 
 
 # seeds that found something once: overflowing sums, thousands of processes, rowids that run back
