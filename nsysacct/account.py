@@ -38,7 +38,6 @@ from nsysacct.timeline import Timeline
 from nsysacct.trace import Trace
 from nsysacct.workers import submit
 
-I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
 
 MANY_GRAPHS = 8

@@ -29,7 +29,6 @@ from nsysacct.trace import NONE, Trace
 from nsysacct.trace.encoding import distinct
 
 I64 = npt.NDArray[np.int64]
-I32 = npt.NDArray[np.int32]
 
 
 def buckets(line: Timeline, placed: Attribution, counted: Sequence[census.Row]) -> list[Bucket]:

@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from nsysacct.attribution import NO_BASIS, Attribution
 from nsysacct.evidence import Code, NameEvidence
-from nsysacct.groups import blocks
+from nsysacct.groups import blocks, counts, sums
 from nsysacct.model import BUCKETS
 from nsysacct.structure import Structure
-from nsysacct.timeline import Kind, Timeline
+from nsysacct.timeline import Kind, Timeline, takes_gpu_time
 from nsysacct.trace import NONE
 from nsysacct.trace.encoding import distinct
 
@@ -76,7 +76,6 @@ def take(line: Timeline, names: NameEvidence, found: Structure, placed: Attribut
     found_at: dict[int, tuple[int, int, int]] = {}
     for block in blocks(len(line)):
         graph = line.kind[block] == Kind.GRAPH
-        gpu = graph | (line.kind[block] == Kind.KERNEL)
         # names, signatures and widths hang together: few of their combinations occur
         kind = _number(
             kinds,
@@ -90,13 +89,12 @@ def take(line: Timeline, names: NameEvidence, found: Structure, placed: Attribut
         cell = _number(
             (len(numbers), *places), code, of_pass, placed.bucket[block], placed.basis[block]
         )
-        events = np.flatnonzero(gpu)
+        events = np.flatnonzero(takes_gpu_time(line.kind[block]))
         values, group = distinct(cell[events])
-        spent = np.zeros(len(values), np.int64)
-        np.add.at(spent, group, line.duration[block][events].astype(np.int64))
+        spent = sums(group, line.duration[block][events], len(values))
         first = np.zeros(len(values), np.int64)
         first[group[::-1]] = events[::-1] + block.start
-        count = np.bincount(group, minlength=len(values))
+        count = counts(group, len(values))
         whole = numbers[values // cells] * cells + values % cells
         for key, *new in zip(
             whole.tolist(), count.tolist(), spent.tolist(), first.tolist(), strict=True

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from nsysacct.evidence import Code, NameEvidence
 from nsysacct.groups import Groups, blocks, counts
-from nsysacct.timeline import Kind, Timeline
+from nsysacct.timeline import Kind, Timeline, moves_memory
 from nsysacct.trace import NONE
 from nsysacct.trace.encoding import distinct
 from nsysacct.trace.tables import Ids
@@ -216,8 +216,7 @@ def features(timeline: Timeline, names: NameEvidence, pass_of: I32) -> Passes:
     gpu_ns = np.zeros(count, np.int64)
     anchors = np.zeros((count, len(Code)), np.int64)
     for block in blocks(len(timeline)):
-        kind = timeline.kind[block]
-        work = (kind != Kind.MEMCPY) & (kind != Kind.MEMSET) & (pass_of[block] != NONE)
+        work = ~moves_memory(timeline.kind[block]) & (pass_of[block] != NONE)
         events = np.flatnonzero(work) + block.start
         if not len(events):
             continue

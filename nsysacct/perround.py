@@ -13,7 +13,7 @@ from nsysacct.intervals import covered_ns
 from nsysacct.model import BUCKETS, IN_ROUNDS, RoundRow, Semantics, Window
 from nsysacct.semantics import n_ok_from_replay
 from nsysacct.structure import Structure
-from nsysacct.timeline import Kind, Timeline
+from nsysacct.timeline import Kind, Timeline, takes_gpu_time
 from nsysacct.trace import NONE
 
 I64 = npt.NDArray[np.int64]
@@ -152,9 +152,7 @@ def _by_bucket(line: Timeline, placed: Attribution, round_of: I32, rounds: int) 
     """GPU time of each bucket and round, ns, shape (buckets, rounds)."""
     total = np.zeros(len(BUCKETS) * rounds, np.int64)
     for block in blocks(len(line)):
-        kind = line.kind[block]
-        mine = (kind == Kind.KERNEL) | (kind == Kind.GRAPH)
-        mine &= round_of[block] != NONE
+        mine = takes_gpu_time(line.kind[block]) & (round_of[block] != NONE)
         cell = placed.bucket[block][mine] * np.int64(rounds) + round_of[block][mine]
         np.add.at(total, cell, line.duration[block][mine].astype(np.int64))
     return total.reshape(len(BUCKETS), rounds)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from nsysacct.layout import Style, count, ms, share
 from nsysacct.model import GraphInfo, Rounds, SignatureCount
 
@@ -36,19 +38,8 @@ def _grouped(signatures: Sequence[SignatureCount]) -> list[SignatureCount]:
     for group in seen.values():
         first = group[0]
         name = first.pattern if len(group) == 1 else f"{len(group)} kernels like {first.pattern}"
-        result.append(
-            SignatureCount(
-                pattern=name,
-                instances=first.instances,
-                kind=first.kind,
-                layers=first.layers,
-                per_layer=first.per_layer,
-                per_round=first.per_round,
-                rounds=first.rounds,
-                verdict=first.verdict,
-                detail=first.detail,
-            )
-        )
+        gpu_ns = sum(s.gpu_ns for s in group)
+        result.append(msgspec.structs.replace(first, pattern=name, gpu_ns=gpu_ns))
     return result
 
 

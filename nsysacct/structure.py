@@ -19,8 +19,6 @@ from nsysacct.semantics import REPLAY_STEPS
 from nsysacct.timeline import Timeline
 from nsysacct.trace import NONE
 
-I32 = npt.NDArray[np.int32]
-
 
 @dataclass(frozen=True, slots=True)
 class Structure:

@@ -40,6 +40,18 @@ class Kind(IntEnum):
     BLIND = 4  # a graph launch that left no GPU row: no time, but a place in the order
 
 
+def takes_gpu_time(kind: U8) -> Bool:
+    """Kinds that count in gpu_ns: kernels and timed graphs."""
+    flags: Bool = (kind == Kind.KERNEL) | (kind == Kind.GRAPH)
+    return flags
+
+
+def moves_memory(kind: U8) -> Bool:
+    """Kinds that count in mem_ns: copies and sets."""
+    flags: Bool = (kind == Kind.MEMCPY) | (kind == Kind.MEMSET)
+    return flags
+
+
 @dataclass(frozen=True, slots=True)
 class Timeline(Timed):
     """Events of one (process, GPU), structure of arrays, sorted by launch then GPU start.
@@ -102,14 +114,12 @@ class Timeline(Timed):
     @property
     def is_gpu_time(self) -> Bool:
         """Events that count in gpu_ns: kernels and timed graphs."""
-        flags: Bool = (self.kind == Kind.KERNEL) | (self.kind == Kind.GRAPH)
-        return flags
+        return takes_gpu_time(self.kind)
 
     @property
     def is_memory(self) -> Bool:
         """Events that count in mem_ns: copies and sets."""
-        flags: Bool = (self.kind == Kind.MEMCPY) | (self.kind == Kind.MEMSET)
-        return flags
+        return moves_memory(self.kind)
 
     @property
     def has_opaque_graphs(self) -> bool:
