@@ -720,15 +720,27 @@ def test_a_wal_beside_the_file_is_read_and_left_alone(path: Path, tmp_path: Path
     assert listing(killed) == before
 
 
-def test_the_copy_made_for_a_wal_is_removed(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder for temporary files."""
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    return folder
+
+
+def with_a_log(path: Path) -> sqlite3.Connection:
+    """Leave one kernel of two out of `path` in a write-ahead log, which stays while this is open."""
     writer = sqlite3.connect(path, isolation_level=None)
     writer.execute("PRAGMA journal_mode = WAL")
     writer.execute(f"DELETE FROM {KERNEL} WHERE start = 13000")
+    return writer
+
+
+def test_the_copy_made_for_a_wal_is_removed(
+    path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = with_a_log(path)
     trace = read_trace(path)
     assert len(trace.kernels) == 1
     # the log is part of the copy by then: threads do not lock each other out
@@ -751,15 +763,8 @@ def test_the_copy_made_for_a_wal_is_removed(
     writer.close()
 
 
-def test_a_damaged_log_is_an_error_of_one_line(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(scratch))
-    writer = sqlite3.connect(path, isolation_level=None)
-    writer.execute("PRAGMA journal_mode = WAL")
-    writer.execute(f"DELETE FROM {KERNEL} WHERE start = 13000")
+def test_a_damaged_log_is_an_error_of_one_line(path: Path, tmp_path: Path, scratch: Path) -> None:
+    writer = with_a_log(path)
     killed = tmp_path / "t.sqlite"
     shutil.copy(f"{path}-wal", f"{killed}-wal")
     killed.write_bytes(path.read_bytes()[:512] + bytes(1_000))
